@@ -1,0 +1,68 @@
+# Every task of this repository. `make` alone prints this list from the `##` comments.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+UV ?= uv
+# Relative and always `python -m`: works in folders with spaces and with very long paths.
+PY := .venv/bin/python
+# What `make demo` runs, and more arguments for `make test` and `make bench`.
+DEMO ?= -m threadlog demo
+ARGS ?=
+COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --python-version 3.11 --custom-compile-command 'make lock' pyproject.toml
+
+.PHONY: help setup setup-dev demo test lint format bench schemas docs lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is needed to run, into .venv
+	@PYTHON='$(PYTHON)' bash deploy/install.sh run
+
+setup-dev: ## install what is needed to change the code, too
+	@PYTHON='$(PYTHON)' bash deploy/install.sh dev
+
+demo: setup ## a scripted model repairs a small project with the real tool; no key needed
+	@$(PY) $(DEMO)
+
+test: setup-dev ## every test lane; ARGS='-k name' for some
+ifeq ($(ARGS),)
+	@$(PY) -m pytest --cov --cov-report=term --cov-fail-under=90
+	@$(PY) -m coverage report --include='*/threadlog/events/*,*/threadlog/thread/*' --fail-under=100 \
+		>.coverage.core || { cat .coverage.core; echo 'test: the pure core is not fully covered'; exit 1; }
+else
+	@$(PY) -m pytest $(ARGS)
+endif
+
+lint: setup-dev ## ruff, mypy, import contracts; all of them run, whatever the first one says
+	@status=0; \
+	for check in 'ruff check .' 'ruff format --check .' mypy; do \
+		echo "$$check"; $(PY) -m $$check || status=1; \
+	done; \
+	.venv/bin/lint-imports --no-logo || status=1; \
+	exit $$status
+
+format: setup-dev ## rewrite the code as ruff likes it
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+bench: setup-dev ## measured next to a peer, in one run
+	@$(PY) -m tests.bench $(ARGS)
+
+schemas: setup-dev ## write schemas/ again from the types
+	@$(PY) -m tests.schema.render --write
+
+docs: setup-dev ## write docs/features.md again from the tests
+	@$(PY) tests/arch/render_features.py --write
+
+lock: ## compile both locks again from pyproject.toml (needs uv)
+	@command -v '$(UV)' >/dev/null || { echo 'lock: uv not found; install it or set UV=/path/to/uv' >&2; exit 1; }
+	@$(COMPILE) --group build -o requirements.lock $(ARGS)
+	@$(COMPILE) --group build --group dev -c requirements.lock -o requirements-dev.lock $(ARGS)
+
+clean: ## remove all that was built here; logs and workspaces stay
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* build dist
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
