@@ -1,0 +1,136 @@
+"""Every error that Threadlog raises on purpose, in one tree.
+
+::
+
+    ThreadlogError
+    +-- RejectedError            the caller's fault: report it, do not retry
+    |   +-- UsageError           a wrong flag, setting or argument
+    |   +-- NotFoundError        no such thread, blob or event
+    |   +-- MismatchError        an idempotency key was used before with another body
+    |   +-- RefusedError         the environment does not allow it: sandbox, lock, folder
+    +-- ConflictError            the state moved on: load again, decide again
+    |   +-- TurnOpenError        `reject` delivery while a turn is open
+    |   +-- VoidError            the appended event was judged void by the fold
+    +-- TransientError           may work later; what was appended is unknown
+    |   +-- LogUnavailableError  the log cannot take appends now
+    |   +-- LockedError          another runtime holds the file
+    +-- CorruptError             a record, snapshot or file cannot be trusted
+    |   +-- RecordError          one record does not decode or does not fit its schema
+    |   +-- LogFileError         the log itself is wrong: foreign, newer or damaged file
+    +-- ModelError               one model request failed; its class says how
+
+A worker acts on the family alone, never on the message. Each class has a stable `code`.
+"""
+
+
+class ThreadlogError(Exception):
+    """Root of the tree; never raised itself."""
+
+    code = "internal"
+
+
+class RejectedError(ThreadlogError):
+    """The caller's fault; the same request fails again."""
+
+    code = "invalid_request"
+
+
+class UsageError(RejectedError):
+    """A flag, setting or argument is wrong; the message says what and how to fix it."""
+
+    code = "usage"
+
+
+class NotFoundError(RejectedError):
+    """The named thing does not exist, or not for this tenant: the answer is the same."""
+
+    code = "not_found"
+
+
+class MismatchError(RejectedError):
+    """The idempotency key was used before with another body: draw a new key."""
+
+    code = "idempotency_mismatch"
+
+
+class RefusedError(RejectedError):
+    """The environment does not allow it: no sandbox, a foreign folder, a newer file."""
+
+    code = "refused"
+
+
+class ConflictError(ThreadlogError):
+    """The state moved on since it was read."""
+
+    code = "conflict"
+
+
+class TurnOpenError(ConflictError):
+    """A message with delivery `reject` met an open turn or a queued message."""
+
+    code = "turn_open"
+
+
+class VoidError(ConflictError):
+    """The event is in the log but was judged void; the message names the reason."""
+
+    code = "void"
+
+
+class TransientError(ThreadlogError):
+    """May work later. Whether the append happened is unknown: repeat it with the same ids."""
+
+    code = "transient"
+
+
+class LogUnavailableError(TransientError):
+    """The log takes no appends now."""
+
+    code = "log_unavailable"
+
+
+class LockedError(TransientError):
+    """Another runtime holds the lock of the embedded log and did not answer."""
+
+    code = "locked"
+
+
+class CorruptError(ThreadlogError):
+    """What was read cannot be trusted."""
+
+    code = "corrupt"
+
+
+class RecordError(CorruptError):
+    """One record does not decode, or its body does not fit the schema of its type and version."""
+
+    code = "invalid_record"
+
+
+class LogFileError(CorruptError):
+    """The file is not a log of ours, is newer than this version, or is damaged."""
+
+    code = "log_file"
+
+
+class ModelError(ThreadlogError):
+    """One attempt of a model request failed.
+
+    `error_class` is a member of `events.step.ErrorClass`; `retry_after_ms` is the provider's own
+    wish, or None when it named none.
+    """
+
+    code = "model_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        error_class: str,
+        retryable: bool,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+        self.retryable = retryable
+        self.retry_after_ms = retry_after_ms

@@ -1,0 +1,1 @@
+"""The vocabulary of the log: pure types, their catalog and their codec."""
