@@ -1,0 +1,1 @@
+"""The pure core: state, fold, decide, transcript."""
