@@ -1,0 +1,1 @@
+"""Ports: what the runtime needs from the world, as protocols. Adapters implement them."""

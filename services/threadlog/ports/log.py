@@ -1,0 +1,64 @@
+"""The log port: append events, and follow every record in log order.
+
+The log knows nothing of validity: repeats and events that the fold will void are appended alike.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from threadlog.events.envelope import Event
+from threadlog.ids import EventId, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that an event is in the log: its id and its position."""
+
+    event_id: EventId
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as read back.
+
+    Shapes:  `event` None: the record has no usable envelope; `problem` then says why, and it is
+             void for everyone. `key` is the record key, `tenant/thread_id`, empty when there is
+             none. `opens_stream` True: the log knows that no record of this key precedes it;
+             False: it does not know.
+    """
+
+    position: Position
+    key: str
+    event: Event | None
+    problem: str | None = None
+    opens_stream: bool = False
+
+
+class Log(Protocol):
+    """An ordered, durable sequence of records; order within a key is append order."""
+
+    async def append(self, events: Sequence[Event]) -> Sequence[Receipt]:
+        """Every event is in the log, durable and in the order given.
+
+        Shapes:  1 to `limits.APPEND_EVENTS_MAX` events of one thread; receipts in that order.
+        Effects: durable on return. Repeating it appends the same ids again, which the fold voids.
+        Raises:  TransientError: it is unknown what was appended; append the same events again.
+                 RejectedError: an event exceeds `limits.EVENT_BYTES_MAX`; nothing was appended.
+        Source:  DESIGN laws 2 and 9.
+        """
+        ...
+
+    def subscribe(self, after: Position) -> AsyncIterator[Sequence[Record]]:
+        """Every record behind `after`, in log order, in batches, for ever; first the old, then new.
+
+        Effects: a record is delivered only once it is durable, and never from the appending side's
+                 memory: it is read back. A slow reader holds nobody up.
+        Raises:  LogUnavailableError: the log was closed or cannot be read any more.
+        """
+        ...
+
+    async def end(self) -> Position:
+        """The position of the last durable record, `ids.NO_POSITION` when the log is empty."""
+        ...

@@ -1,0 +1,212 @@
+"""The views port: what the projection has made of the log, and every read is served from.
+
+All rows of one batch and the watermark move together, and only when the stored watermark is the
+one that the batch expects: a reader never sees half a batch, and a view that lost writes is found.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from threadlog.events.envelope import Event
+from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId, TurnId
+from threadlog.ports.log import Record
+from threadlog.ports.snapshots import Snapshot
+
+ThreadStatus = Literal["idle", "queued", "open", "halted"]
+Direction = Literal["ancestors", "descendants"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The fold's judgement of one record: either a seq, or the reason why it is void."""
+
+    position: Position
+    event_id: EventId
+    seq: Seq | None
+    void: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event with its judgement, as a reader sees it. `seq` None: void, for `void`'s reason."""
+
+    position: Position
+    seq: Seq | None
+    event: Event
+    void: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """Sums over steps. Units: steps, tokens, millionths of a US dollar; None: no price is known."""
+
+    steps: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost_micros: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRow:
+    """One thread in a list.
+
+    Shapes:  `status`: `halted` means that a critical event of an unknown type stopped it.
+             `verdict` is the last finished turn's; `created_at` and `updated_at` are RFC 3339 text
+             of the first and the last accepted event.
+    """
+
+    tenant_id: TenantId
+    thread_id: ThreadId
+    title: str
+    status: ThreadStatus
+    head: Seq
+    position: Position
+    turns: int
+    open_turn: TurnId | None
+    queued: int
+    verdict: str | None
+    model: str | None
+    usage: UsageTotals
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFact:
+    """What one attempt of one step was billed; `event_id` is the event that reported it."""
+
+    event_id: EventId
+    position: Position
+    tenant_id: TenantId
+    thread_id: ThreadId
+    turn_id: TurnId
+    step: int
+    attempt: int
+    provider: str
+    model: str
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    reasoning: int
+    cost_micros: int | None
+    occurred_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A pointer to a record that no reader can use; never its content."""
+
+    position: Position
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewBatch:
+    """All rows that come of the records between two watermarks."""
+
+    expected: Position
+    watermark: Position
+    judged: Sequence[Judged] = ()
+    threads: Sequence[ThreadRow] = ()
+    snapshots: Sequence[Snapshot] = ()
+    usage: Sequence[UsageFact] = ()
+    dead_letters: Sequence[DeadLetter] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """One line of a usage report: the group's values in the order asked for, and its sums."""
+
+    group: tuple[str, ...]
+    totals: UsageTotals
+
+
+UsageGroup = Literal["tenant", "thread", "turn", "model", "day"]
+
+
+class ViewWriter(Protocol):
+    """The projection's side."""
+
+    async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
+        """The stored watermark after the call: `batch.watermark` exactly when all was applied.
+
+        Effects: rows and watermark move in one step, if the stored watermark is `batch.expected`;
+                 else nothing changes and the answer is the stored one: seek there and fold again.
+                 `urgent` False lets it wait a few milliseconds for company.
+        Raises:  TransientError: unknown whether it was applied; compare the watermark.
+        """
+        ...
+
+
+class Views(Protocol):
+    """The readers' side. Foreign and missing ids give the same answer."""
+
+    async def watermark(self) -> Position:
+        """The position up to which everything was applied."""
+        ...
+
+    async def wait(self, position: Position) -> None:
+        """The watermark has reached `position`. Waits as long as it takes: bound it outside."""
+        ...
+
+    async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        """The thread's row, or None."""
+        ...
+
+    async def threads(
+        self, tenant: TenantId, *, limit: int, before: Position | None = None
+    ) -> Sequence[ThreadRow]:
+        """Threads by last activity, newest first; `before`: the `position` of the last row seen."""
+        ...
+
+    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
+        """Every thread whose status is `open` or `queued`, of all tenants."""
+        ...
+
+    async def events(
+        self, tenant: TenantId, thread: ThreadId, *, first: Seq, last: Seq, limit: int
+    ) -> Sequence[StoredEvent]:
+        """Accepted events with `first` <= seq <= `last`, ascending, at most `limit`."""
+        ...
+
+    async def voids(
+        self, tenant: TenantId, thread: ThreadId, *, limit: int
+    ) -> Sequence[StoredEvent]:
+        """Void events of the thread in log order, at most `limit`."""
+        ...
+
+    async def find(
+        self, tenant: TenantId, thread: ThreadId, event_id: EventId
+    ) -> StoredEvent | None:
+        """The accepted event with this id, else its first void copy, else None."""
+        ...
+
+    async def causes(
+        self, tenant: TenantId, event_id: EventId, direction: Direction, *, limit: int
+    ) -> Sequence[StoredEvent]:
+        """The accepted events that caused this one, or that it caused, with itself, in log order.
+
+        One query; it crosses threads of the tenant.
+        """
+        ...
+
+    async def records(
+        self, tenant: TenantId, thread: ThreadId, *, after: Position, before: Position
+    ) -> Sequence[Record]:
+        """The thread's records with `after` < position < `before`, in log order, judged or not.
+
+        Effects: waits until the adapter can know them all: where the view is built from a remote
+                 log that means a watermark of at least `before` - 1.
+        """
+        ...
+
+    async def usage(
+        self, tenant: TenantId, group: Sequence[UsageGroup], thread: ThreadId | None = None
+    ) -> Sequence[UsageRow]:
+        """Sums of usage facts by `group`, in the order of the groups' values; exact."""
+        ...
