@@ -1,0 +1,206 @@
+"""Replies of OpenAI's completions endpoint, read from bytes cut anywhere into one `ModelReply`.
+
+No I/O. A stream of events, a single JSON body and everything in one chunk all read alike; usage
+may be missing. What is not a reply raises ModelError with its class. Bounded: content by
+`limits.REPLY_BYTES_MAX`, decoded bytes in all by `limits.REPLY_WIRE_BYTES_MAX`.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Literal
+
+from threadlog import limits
+from threadlog.adapters.model_api.call_assembly import CallAssembly
+from threadlog.adapters.model_api.failures import failure_of_error, malformed, too_large
+from threadlog.adapters.model_api.json_text import loads, whole
+from threadlog.adapters.model_api.openai_usage import usage_of
+from threadlog.adapters.model_api.sse import EventData
+from threadlog.errors import ModelError
+from threadlog.events.content import ModelRef, NativePart, OutputPart, TextPart, ThinkingPart, Usage
+from threadlog.events.step import StopReason
+from threadlog.ports.model import Delta, ModelReply
+
+Kind = Literal["text", "thinking"]
+STOPS: dict[str, StopReason] = {
+    "stop": "end",
+    "tool_calls": "calls",
+    "function_call": "calls",
+    "length": "length",
+    "content_filter": "refusal",
+}
+_KEPT = "reasoning_details"
+"""The one foreign member that its provider wants back as it was (a list that streams in pieces)."""
+_MODEL_CHARS_MAX = 200
+_BOM = b"\xef\xbb\xbf"
+
+
+class ReplyReader:
+    """One reply while it arrives; `on_delta` is called for each piece of text."""
+
+    def __init__(self, model: ModelRef, on_delta: Callable[[Delta], None]) -> None:
+        self._model = model
+        self._on_delta = on_delta
+        self._events = EventData()
+        self._form: Literal["unknown", "json", "events"] = "unknown"
+        self._body = bytearray()
+        self._wire_bytes = self._content_bytes = 0
+        self._parts: list[tuple[Kind, list[str]]] = []
+        self._calls = CallAssembly()
+        self._details: list[object] = []
+        self._finish_reason: str | None = None
+        self._usage: Usage | None = None
+        self._events_count = 0
+        self.is_done = False
+        """The stream said that nothing follows."""
+
+    @property
+    def is_complete(self) -> bool:
+        """The model has finished; only usage may still come."""
+        return self.is_done or self._finish_reason is not None
+
+    def feed(self, chunk: bytes) -> None:
+        """`chunk`, the next decoded bytes of the body, was read.
+
+        Raises:  ModelError: too_large, malformed, or what the provider says went wrong.
+        """
+        self._wire_bytes += len(chunk)
+        if self._wire_bytes > limits.REPLY_WIRE_BYTES_MAX:
+            raise too_large(f"the reply was cut at {limits.REPLY_WIRE_BYTES_MAX} bytes")
+        if self._form == "unknown":
+            self._body += chunk
+            chunk = self._begin()
+        if self._form == "json":
+            self._body += chunk
+        elif self._form == "events":
+            for data in self._events.feed(chunk):
+                self._event(data)
+        held_bytes = len(self._body) + self._events.held_bytes
+        if max(held_bytes, self._content_bytes) > limits.REPLY_BYTES_MAX:
+            raise too_large(f"the reply was cut at {limits.REPLY_BYTES_MAX} bytes")
+
+    def finish(self) -> ModelReply:
+        """The reply, now that the body has ended.
+
+        Raises:  ModelError: cut_stream, empty, malformed, or what the provider says went wrong.
+        """
+        if self._form == "json":
+            self._document(loads(bytes(self._body)))
+        elif self._form == "events":
+            self._last_event()
+            if not self._events_count:
+                raise malformed("the provider answered with text that is no reply")
+            if not self.is_complete:
+                raise ModelError(
+                    "the stream ended before the reply did",
+                    error_class="cut_stream",
+                    retryable=True,
+                )
+        return self._reply()
+
+    def _begin(self) -> bytes:
+        """What the body's first character says it is; its bytes once that is known."""
+        begun = bytes(self._body).removeprefix(_BOM).lstrip()
+        self._body.clear()
+        if not begun or begun == _BOM[: len(begun)]:
+            self._body += begun
+            return b""
+        if begun.startswith(b"<"):
+            raise malformed(
+                "the provider answered with a web page: check OPENAI_BASE_URL, which usually "
+                "ends in /v1"
+            )
+        self._form = "json" if begun.startswith((b"{", b"[")) else "events"
+        return begun
+
+    def _event(self, data: bytes) -> None:
+        self._events_count += 1
+        if self._events_count > limits.REPLY_EVENTS_MAX:
+            raise too_large(f"the reply was cut at {limits.REPLY_EVENTS_MAX} events")
+        if self.is_done:
+            return
+        if data.strip() == b"[DONE]":
+            self.is_done = True
+        elif data.strip():
+            self._document(loads(data))
+
+    def _last_event(self) -> None:
+        """What stood before the end counts, unless it is only the beginning of an event."""
+        for data in self._events.finish():
+            try:
+                self._event(data)
+            except ModelError as error:
+                if error.error_class != "malformed":
+                    raise
+
+    def _document(self, document: object) -> None:
+        """One chunk of the stream, or the whole reply: they differ in one member's name."""
+        if not isinstance(document, dict):
+            raise malformed("a piece of the reply is not an object")
+        if document.get("error"):
+            raise failure_of_error(document["error"])
+        if document.get("object") == "error":
+            raise failure_of_error(document)
+        name = document.get("model")
+        if isinstance(name, str) and 0 < len(name) <= _MODEL_CHARS_MAX:
+            self._model = ModelRef(provider=self._model.provider, name=whole(name))
+        self._usage = usage_of(document.get("usage")) or self._usage
+        choices = document.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and choice.get("index", 0) in (0, None):
+                self._choice(choice)
+
+    def _choice(self, choice: dict[str, object]) -> None:
+        message = choice.get("delta") or choice.get("message")
+        if isinstance(message, dict):
+            self._piece("thinking", message.get("reasoning_content") or message.get("reasoning"))
+            self._piece("text", message.get("content"))
+            self._piece("text", message.get("refusal"))
+            if message.get("tool_calls"):
+                self._content_bytes += self._calls.add(message["tool_calls"])
+            if isinstance(details := message.get(_KEPT), list):
+                self._details += details
+        self._usage = usage_of(choice.get("usage")) or self._usage
+        if isinstance(reason := choice.get("finish_reason"), str) and reason:
+            self._finish_reason = reason
+
+    def _piece(self, kind: Kind, value: object) -> None:
+        if isinstance(value, list):  # content as parts, of which only the text is ours to show
+            value = "".join(
+                item["text"]
+                for item in value
+                if isinstance(item, dict) and isinstance(item.get("text"), str)
+            )
+        if not isinstance(value, str) or not value:
+            return
+        self._content_bytes += len(value.encode("utf-8", "surrogatepass"))
+        if not self._parts or self._parts[-1][0] != kind:
+            self._parts.append((kind, []))
+        self._parts[-1][1].append(value)
+        self._on_delta(Delta(kind, whole(value)))
+
+    def _reply(self) -> ModelReply:
+        calls = self._calls.build()
+        parts = [(kind, whole("".join(pieces))) for kind, pieces in self._parts]
+        stop = self._stop(has_calls=bool(calls))
+        has_text = any(kind == "text" and text.strip() for kind, text in parts)
+        if not (has_text or calls or stop in ("length", "refusal")):
+            raise ModelError(
+                "the reply holds neither text nor calls", error_class="empty", retryable=True
+            )
+        content: list[OutputPart] = [
+            TextPart(text=text) if kind == "text" else ThinkingPart(text=text)
+            for kind, text in parts
+        ]
+        if self._details:
+            json_text = whole(json.dumps({_KEPT: self._details}, ensure_ascii=False))
+            content.append(NativePart(provider=self._model.provider, json_text=json_text))
+        return ModelReply(tuple(content), calls, stop, self._usage, self._model)
+
+    def _stop(self, *, has_calls: bool) -> StopReason:
+        """Calls that are there count, whatever the reason says, except where they may be cut."""
+        if self._finish_reason == "error":
+            raise failure_of_error({"message": "the provider ended the reply with an error"})
+        stop: StopReason = STOPS.get(self._finish_reason or "stop", "other")
+        if has_calls:
+            return stop if stop in ("length", "refusal") else "calls"
+        return "end" if stop == "calls" else stop

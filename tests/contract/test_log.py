@@ -1,0 +1,57 @@
+"""The log suite over memory and SQLite."""
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.backends import opened
+from tests.contract.log_suite import LogSuite
+from tests.helpers.events import LOCAL, WHEN
+from threadlog.adapters.memory.log import MemoryLog
+from threadlog.adapters.sqlite.log import SqliteLog
+from threadlog.ids import Position, ThreadId
+from threadlog.ports.log import Log
+
+
+class TestMemoryLog(LogSuite):
+    starts_empty = True
+    takes_rubbish = True
+
+    @pytest.fixture
+    async def log(self) -> Log:
+        self.opened = MemoryLog()
+        return self.opened
+
+    async def inject(self, thread: ThreadId) -> Position:
+        fields = {"event_id": "rubbish", "type": "thread.created", "version": 1}
+        return await self.opened.append_raw({**fields, "thread_id": thread}, b"{}")
+
+
+class TestSqliteLog(LogSuite):
+    starts_empty = True
+    survives_reopening = True
+    takes_rubbish = True
+
+    @pytest.fixture
+    async def log(self, tmp_path: Path) -> AsyncIterator[Log]:
+        self.path = tmp_path / "threadlog.db"
+        async with contextlib.AsyncExitStack() as self.stack:
+            yield await self.reopened()
+
+    async def reopened(self) -> Log:
+        await self.stack.aclose()
+        return SqliteLog(await self.stack.enter_async_context(opened(self.path)))
+
+    async def inject(self, thread: ThreadId) -> Position:
+        """Someone with `sqlite3` at hand, while the runtime runs."""
+        with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
+            cursor = connection.execute(
+                "INSERT INTO events (event_id, type, version, payload_json, thread_id, tenant_id,"
+                " actor, occurred_at, source, critical) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                ("rubbish", "?", -1, "no json", thread, LOCAL, "\x00", WHEN, "", 7),
+            )
+        assert cursor.lastrowid is not None
+        return Position(cursor.lastrowid)
