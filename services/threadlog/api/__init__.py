@@ -1,0 +1,1 @@
+"""Wire types that gateway and client share. Pure."""

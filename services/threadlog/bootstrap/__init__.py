@@ -1,0 +1,1 @@
+"""Wiring: the only package that names adapters."""

@@ -1,0 +1,191 @@
+"""A command's link to the runtime of a file: be it, or talk to it, or take its place."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from threadlog.adapters.sqlite.lock import read_holder
+from threadlog.bootstrap.embedded import Notice, RunOptions, Runtime, copy_folder, reading
+from threadlog.client.http import HttpCommands
+from threadlog.client.interface import CommandPort
+from threadlog.client.reading import Reader
+from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
+from threadlog.errors import LockedError
+from threadlog.ids import CallId, ThreadId, TurnId
+from threadlog.settings import Settings
+
+_TRY_S = 0.1
+_WATCH_S = 0.5
+_DEADLINE_S = 20.0
+
+T = TypeVar("T")
+
+
+class Link:
+    """Commands and reads on one file. `holds_lock`: this process runs the services."""
+
+    def __init__(self, settings: Settings, options: RunOptions, notice: Notice) -> None:
+        self._settings = settings
+        self._options = options
+        self._notice = notice
+        self._runtime: Runtime | None = None
+        self._remote: HttpCommands | None = None
+        self._taking = asyncio.Lock()
+        self._reader: Reader | None = None
+        self.is_detached = False
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether the services run in this process."""
+        return self._runtime is not None
+
+    @property
+    def commands(self) -> CommandPort:
+        """Commands that find the runtime, whoever it is by now."""
+        return _Finding(self)
+
+    @property
+    def reader(self) -> Reader:
+        """Reads; they go on whoever holds the lock."""
+        assert self._reader is not None
+        return self._reader
+
+    async def copy_folder(self, source: Path, thread: ThreadId) -> None:
+        """The folder's files are in the managed workspace of `thread`."""
+        await copy_folder(self._settings, source, thread)
+
+    async def stopped(self, thread: ThreadId) -> None:
+        """Returns when a bug of ours has stopped the thread in this process; else never."""
+        while self._runtime is None or thread not in self._runtime.services.broken:
+            await asyncio.sleep(_WATCH_S)
+
+    def detach(self) -> None:
+        """The open turn is left to whoever runs the services next; do not wait for it."""
+        self.is_detached = True
+
+    async def target(self) -> CommandPort:
+        """Where a command goes now: this process, or the one that holds the lock.
+
+        Raises:  LockedError: another process holds the lock and cannot be reached.
+        """
+        async with self._taking:
+            if self._runtime is not None:
+                return self._runtime.commands(self._options.actor)
+            if self._remote is not None:
+                return self._remote
+            return await self._find()
+
+    async def _find(self) -> CommandPort:
+        deadline = asyncio.get_running_loop().time() + _DEADLINE_S
+        while True:
+            try:
+                runtime = await Runtime.start(self._settings, self._options, self._notice)
+            except LockedError:
+                holder = read_holder(self._settings.log_file())
+                if holder is not None and holder.socket is not None:
+                    self._remote = HttpCommands(Path(holder.socket))
+                    return self._remote
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(_TRY_S)
+            else:
+                self._runtime = runtime
+                return runtime.commands(self._options.actor)
+
+    async def lose(self) -> None:
+        """The runtime did not answer: look for it again, or be it."""
+        async with self._taking:
+            remote, self._remote = self._remote, None
+            if remote is not None:
+                await remote.close()
+
+    async def watch(self) -> None:
+        """Takes the lock as soon as whoever holds it is gone, and carries on from the log."""
+        while self._runtime is None:
+            await asyncio.sleep(_WATCH_S)
+            try:
+                runtime = await Runtime.start(self._settings, self._options, self._notice)
+            except LockedError:
+                continue
+            async with self._taking:
+                self._runtime = runtime
+            self._notice("the other process ended: carrying on from the log")
+
+    async def open(self) -> None:
+        """The runtime was found or started."""
+        await self.target()
+        if self._runtime is not None:
+            self._reader = self._runtime.reader()
+
+    async def close(self, *, in_order: bool) -> None:
+        """Everything is closed; turns that this process carries have ended, when `in_order`."""
+        if self._remote is not None:
+            await self._remote.close()
+        if self._runtime is None:
+            return
+        try:
+            if in_order and not self.is_detached:
+                await self._runtime.rest(self._notice)
+        finally:
+            await self._runtime.stop(drain_ms=0)
+
+
+class _Finding:
+    """Implements `CommandPort`: the same key goes to the next runtime when one does not answer."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def _try(self, send: Callable[[CommandPort], Awaitable[T]]) -> T:
+        deadline = asyncio.get_running_loop().time() + _DEADLINE_S
+        while True:
+            target = await self._link.target()
+            try:
+                return await send(target)
+            except LockedError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await self._link.lose()
+                await asyncio.sleep(_TRY_S)
+
+    async def create_thread(self, new: NewThread, *, key: str) -> Accepted:
+        return await self._try(lambda to: to.create_thread(new, key=key))
+
+    async def configure(self, thread: ThreadId, settings: ThreadSettings, *, key: str) -> Accepted:
+        return await self._try(lambda to: to.configure(thread, settings, key=key))
+
+    async def send_message(self, thread: ThreadId, message: NewMessage, *, key: str) -> Accepted:
+        return await self._try(lambda to: to.send_message(thread, message, key=key))
+
+    async def cancel(
+        self, thread: ThreadId, turn: TurnId, call: CallId | None = None, *, key: str
+    ) -> Accepted:
+        return await self._try(lambda to: to.cancel(thread, turn, call, key=key))
+
+
+@asynccontextmanager
+async def connected(settings: Settings, options: RunOptions, notice: Notice) -> AsyncIterator[Link]:
+    """A link to the file's runtime; this process is it when no other one is.
+
+    Effects: on leaving without an error, a process that runs the services stays until the turns
+             that it carries have ended. If another process ran them and dies, this one carries on.
+    """
+    link = Link(settings, options, notice)
+    await link.open()
+    in_order = False
+    try:
+        if link.holds_lock:
+            yield link
+        else:
+            async with reading(settings) as reader:
+                link._reader = reader
+                watching = asyncio.create_task(link.watch())
+                try:
+                    yield link
+                finally:
+                    watching.cancel()
+        in_order = True
+    finally:
+        await link.close(in_order=in_order)

@@ -1,0 +1,129 @@
+"""The three services in one process, over whatever ports they are given."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from threadlog.clock import Clock
+from threadlog.ids import ThreadId, WorkerId
+from threadlog.limits import DRAIN_TIMEOUT_MS
+from threadlog.planner.prices import NO_PRICES, Prices
+from threadlog.planner.service import Planner, PlannerPorts
+from threadlog.ports.blobs import Blobs
+from threadlog.ports.log import Log
+from threadlog.ports.members import Members
+from threadlog.ports.model import Model
+from threadlog.ports.notify import Notify
+from threadlog.ports.snapshots import Snapshots
+from threadlog.ports.tools import Tools
+from threadlog.ports.views import Views, ViewWriter
+from threadlog.projection.service import Projection
+from threadlog.runtime.actor import ActorPorts
+from threadlog.runtime.load import Loader
+from threadlog.runtime.shared_fold import SharedFold
+from threadlog.tool_runner.service import SLOTS, ToolRunner
+
+_log = logging.getLogger("threadlog.services")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything the services need of the world. `slots`: calls that run at a time."""
+
+    log: Log
+    views: Views
+    view_writer: ViewWriter
+    snapshots: Snapshots
+    blobs: Blobs
+    notify: Notify
+    members: Members
+    clock: Clock
+    models: Mapping[str, Model]
+    unknown_model: Model
+    tools: Tools
+    prices: Prices = NO_PRICES
+    slots: int = SLOTS
+
+
+class Services:
+    """Projection, planner and tool-runner. Made once, started once, stopped once."""
+
+    def __init__(self, ports: Ports, planner_id: WorkerId, runner_id: WorkerId) -> None:
+        self.ports = ports
+        loader = Loader(ports.views, ports.snapshots)
+        folding = SharedFold()
+        actor = ActorPorts(ports.log, loader, ports.members, ports.clock, folding)
+        self.projection = Projection(ports.log, ports.view_writer, loader, ports.notify, folding)
+        self.planner = Planner(
+            PlannerPorts(
+                actor,
+                ports.models,
+                ports.unknown_model,
+                ports.blobs,
+                ports.notify,
+                ports.prices,
+            ),
+            planner_id,
+        )
+        self.tool_runner = ToolRunner(actor, ports.tools, ports.blobs, runner_id, ports.slots)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """All three run; the projection has caught up with the log as it was.
+
+        Effects: processes of an earlier life are killed before any claim of theirs is settled.
+                 Open turns go on, claims of workers that are gone are settled.
+        """
+        # 1. Nothing that an earlier process started runs any more.
+        await self.ports.tools.settle_orphans()
+        # 2. The views are at the end of the log.
+        end = await self.ports.log.end()
+        self._run(self.projection.run(), "projection")
+        await self.ports.views.wait(end)
+        # 3. Planner and tool-runner go on from there, with the threads that are open.
+        open_threads = await self.ports.views.open_threads()
+        self._run(self.planner.worker.run(end, open_threads), "planner")
+        self._run(self.tool_runner.worker.run(end, open_threads), "tool-runner")
+
+    def _run(self, work, name: str) -> None:  # type: ignore[no-untyped-def]  # coroutines
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
+    async def failed(self) -> BaseException | None:
+        """What ended one of the services; waits until one ends."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        task = next(iter(done))
+        return None if task.cancelled() else task.exception()
+
+    async def stop(self, drain_ms: int = DRAIN_TIMEOUT_MS) -> None:
+        """Nothing runs any more; what was cut off has its outcome in the log.
+
+        Units:   `drain_ms`: how long running effects may go on, milliseconds.
+        """
+        await asyncio.gather(
+            self.planner.drain(drain_ms), self.tool_runner.drain(drain_ms), return_exceptions=True
+        )
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def is_resting(self) -> bool:
+        """Whether no thread has anything to do and no claim is open; broken ones aside."""
+        if self.planner.is_busy or self.tool_runner.is_busy:
+            return False
+        end = await self.ports.log.end()
+        await self.ports.views.wait(end)
+        open_threads = {thread for _, thread in await self.ports.views.open_threads()}
+        return open_threads <= self.broken
+
+    @property
+    def broken(self) -> set[ThreadId]:
+        """Threads that a bug of ours stopped in this process; the log says where they are."""
+        return self.planner.worker.broken | self.tool_runner.worker.broken
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("%s ended: %s", task.get_name(), error, exc_info=error)

@@ -1,0 +1,1 @@
+"""The client: what a program does with threads, in process or through a runtime's socket."""

@@ -1,0 +1,164 @@
+"""Reading threads: results of turns, and following a thread live."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from threadlog.errors import NotFoundError
+from threadlog.events.content import TextPart, Usage
+from threadlog.events.step import ModelResponded, StepFinished
+from threadlog.events.turn import TurnFinished, TurnStarted
+from threadlog.ids import EventId, Seq, TenantId, ThreadId, TurnId
+from threadlog.limits import READ_EVENTS_MAX
+from threadlog.ports.blobs import Blobs
+from threadlog.ports.notify import Advanced, LiveDelta, Notify
+from threadlog.ports.views import StoredEvent, ThreadRow, Views
+from threadlog.thread.state import add_usage
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """What came of the turn that admitted a message.
+
+    Shapes:  `seq` is the turn's last; `usage` sums its steps, None where no step reported any.
+    """
+
+    thread_id: ThreadId
+    turn_id: TurnId
+    seq: Seq
+    verdict: str
+    cause: str | None
+    answer: str
+    steps: int
+    usage: Usage | None
+
+
+class Reader:
+    """Reads of one tenant."""
+
+    def __init__(self, views: Views, blobs: Blobs, notify: Notify | None, tenant: TenantId) -> None:
+        """`notify` None: this process hears no frames; it waits on the watermark instead."""
+        self.views = views
+        self.tenant = tenant
+        self._blobs = blobs
+        self._notify = notify
+
+    async def thread(self, thread: ThreadId) -> ThreadRow:
+        """The thread's row.
+
+        Raises:  NotFoundError
+        """
+        row = await self.views.thread(self.tenant, thread)
+        if row is None:
+            raise NotFoundError(f"no thread {thread}")
+        return row
+
+    async def events(self, thread: ThreadId, first: int = 0) -> AsyncIterator[StoredEvent]:
+        """Accepted events from seq `first` to the present head, page by page."""
+        while True:
+            page = await self.views.events(
+                self.tenant,
+                thread,
+                first=Seq(first),
+                last=Seq(2**62),
+                limit=READ_EVENTS_MAX,
+            )
+            for stored in page:
+                yield stored
+            if len(page) < READ_EVENTS_MAX:
+                return
+            first += len(page)
+
+    async def follow(
+        self, thread: ThreadId, first: int = 0
+    ) -> AsyncIterator[StoredEvent | LiveDelta]:
+        """Accepted events from seq `first` on and, in the runtime's own process, live deltas.
+
+        Shapes:  events come without gap or repeat; deltas may be lost.
+        Effects: listens first, then reads, so that nothing falls between. Ends when closed.
+        """
+        async for moved in self._moves(thread):
+            if isinstance(moved, LiveDelta):
+                yield moved
+                continue
+            async for stored in self.events(thread, first):
+                assert stored.seq is not None
+                first = stored.seq + 1
+                yield stored
+
+    async def _moves(self, thread: ThreadId) -> AsyncIterator[LiveDelta | None]:
+        """None whenever there may be new events, once at the start; deltas between."""
+        if self._notify is not None:
+            frames = self._notify.listen(self.tenant, thread)
+            yield None
+            async for frame in frames:
+                yield frame if isinstance(frame, LiveDelta) else None
+            return
+        while True:
+            watermark = await self.views.watermark()
+            yield None
+            await self.views.wait(type(watermark)(watermark + 1))
+
+    async def turn_result(self, thread: ThreadId, message: EventId, first: int) -> TurnResult:
+        """The result of the turn that admits `message`, an accepted one with seq `first`.
+
+        Effects: waits as long as it takes; bound it outside.
+        """
+        async for is_idle in self._rests(thread):
+            if not is_idle:
+                continue
+            result = await self.find_result(thread, message, first)
+            if result is not None:
+                return result
+        raise AssertionError("the stream of edges never ends")
+
+    async def _rests(self, thread: ThreadId) -> AsyncIterator[bool]:
+        """Whether the thread may be idle: at the start, and whenever the views moved."""
+        if self._notify is None:
+            async for _ in self._moves(thread):
+                row = await self.thread(thread)
+                yield row.status == "idle"
+            return
+        frames = self._notify.listen(self.tenant, thread)
+        yield True
+        async for frame in frames:
+            if isinstance(frame, Advanced):
+                yield frame.is_idle
+
+    async def find_result(
+        self, thread: ThreadId, message: EventId, first: int
+    ) -> TurnResult | None:
+        """The result of the turn that admitted `message`; None while there is none."""
+        turn: TurnId | None = None
+        answered: ModelResponded | None = None
+        usage: Usage | None = None
+        async for stored in self.events(thread, first):
+            event, body = stored.event, stored.event.body
+            if isinstance(body, TurnStarted) and message in body.admits:
+                turn = event.turn_id
+            if turn is None or event.turn_id != turn:
+                continue
+            if isinstance(body, ModelResponded):
+                answered = body
+            elif isinstance(body, StepFinished):
+                usage = add_usage(usage, body.usage)
+            elif isinstance(body, TurnFinished):
+                assert stored.seq is not None
+                answer = "" if answered is None else await self._answer(answered)
+                return TurnResult(
+                    thread, turn, stored.seq, body.verdict, body.cause, answer, body.steps, usage
+                )
+        return None
+
+    async def _answer(self, body: ModelResponded) -> str:
+        """The response's text; a long one is read from the blob store."""
+        texts: list[str] = []
+        for part in body.content:
+            if not isinstance(part, TextPart):
+                continue
+            text = part.text
+            if isinstance(text, str):
+                texts.append(text)
+            else:
+                content = await self._blobs.get(self.tenant, text.sha256)
+                texts.append("[unavailable]" if content is None else content.decode())
+        return "".join(texts)

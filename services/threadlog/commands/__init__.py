@@ -1,0 +1,1 @@
+"""Commands: a request becomes events, is appended, and its judgement is waited for."""

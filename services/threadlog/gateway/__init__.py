@@ -1,0 +1,1 @@
+"""The gateway: commands over HTTP. By now it serves a second command on the same embedded file."""

@@ -1,0 +1,1 @@
+"""The planner: decides, asks models, closes steps and turns."""

@@ -1,0 +1,1 @@
+"""The projection: what readers see is folded here, behind the log."""

@@ -1,0 +1,204 @@
+"""The projection: folds every record in log order and moves all views of a batch in one step.
+
+In:  every event
+Out: nothing in the log; views, snapshots, usage facts, dead letters
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from threadlog.events.envelope import Event
+from threadlog.events.turn import TurnFinished
+from threadlog.faults import reach
+from threadlog.ids import NO_SEQ, Position, Seq
+from threadlog.limits import LANES_MAX, SNAPSHOT_EVERY_EVENTS
+from threadlog.ports.log import Log, Record
+from threadlog.ports.notify import Advanced, Notify
+from threadlog.ports.snapshots import Snapshot
+from threadlog.ports.views import (
+    DeadLetter,
+    Judged,
+    ThreadRow,
+    UsageFact,
+    ViewBatch,
+    ViewWriter,
+)
+from threadlog.projection.rows import thread_row, title_of, usage_fact
+from threadlog.runtime.load import Loader
+from threadlog.runtime.patience import patiently
+from threadlog.runtime.shared_fold import SharedFold
+from threadlog.thread.snapshot import encode_state, state_hash
+from threadlog.thread.state import FOLD_VERSION, ThreadState
+
+_log = logging.getLogger("threadlog.projection")
+
+
+@dataclass(slots=True)
+class Projected:
+    """One thread in the projection. `snapshot_seq`: the seq of its newest stored snapshot."""
+
+    state: ThreadState
+    position: Position
+    title: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+    snapshot_seq: Seq = NO_SEQ
+
+
+@dataclass(slots=True)
+class Batch:
+    """The rows that one batch of records makes."""
+
+    judged: list[Judged] = field(default_factory=list)
+    touched: dict[str, Projected] = field(default_factory=dict)
+    usage: list[UsageFact] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    is_urgent: bool = False
+
+
+class Projection:
+    """Keeps the views. `watermark` is the position up to which everything was applied."""
+
+    name = "projection"
+
+    def __init__(
+        self,
+        log: Log,
+        writer: ViewWriter,
+        loader: Loader,
+        notify: Notify,
+        folding: SharedFold,
+    ) -> None:
+        self._log = log
+        self._views = loader.views
+        self._notify = notify
+        self._writer = writer
+        self._loader = loader
+        self._folding = folding
+        self._threads: OrderedDict[str, Projected] = OrderedDict()
+        self.watermark = Position(0)
+        self.mismatches = 0
+
+    async def run(self) -> None:
+        """Follows the log from the stored watermark for ever.
+
+        Effects: views move. When the stored watermark is not the one that was expected, everything
+                 in memory is dropped and the log is read again from the stored one.
+        """
+        while True:
+            self._threads.clear()
+            self.watermark = await self._views.watermark()
+            async for batch in self._log.subscribe(self.watermark):
+                if not await self._apply(batch):
+                    break
+
+    async def _apply(self, records: Sequence[Record]) -> bool:
+        """Whether the views moved as expected."""
+        batch = Batch()
+        for record in records:
+            await self._project(batch, record)
+        rows = [self._row(thread) for thread in batch.touched.values()]
+        expected, watermark = self.watermark, records[-1].position
+        views = ViewBatch(
+            expected=expected,
+            watermark=watermark,
+            judged=batch.judged,
+            threads=rows,
+            snapshots=list(self._snapshots(batch)),
+            usage=batch.usage,
+            dead_letters=batch.dead_letters,
+        )
+        reach("projection.apply.before")
+        stored = await patiently(lambda: self._writer.apply(views, urgent=batch.is_urgent))
+        reach("projection.apply.after")
+        self.watermark = watermark
+        if stored != watermark:
+            _log.warning("views are at %d, not at %d: reading again", stored, expected)
+            return False
+        for row in rows:
+            frame = Advanced(row.head, row.open_turn, row.status == "idle")
+            self._notify.publish(row.tenant_id, row.thread_id, frame)
+        return True
+
+    async def _project(self, batch: Batch, record: Record) -> None:
+        event = record.event
+        if event is None or event.key != record.key:
+            reason = record.problem or "key, tenant and thread disagree"
+            batch.dead_letters.append(DeadLetter(record.position, reason))
+            return
+        thread = await self._thread(record, event)
+        before = thread.state
+        judgement = self._folding.judge(before, event)
+        thread.state, thread.position = judgement.state, record.position
+        batch.judged.append(Judged(record.position, event.event_id, judgement.seq, judgement.void))
+        if judgement.void == "invalid":
+            batch.dead_letters.append(DeadLetter(record.position, "body does not fit its schema"))
+        if judgement.void is not None:
+            if judgement.void == "halted":
+                batch.touched[record.key] = thread
+            return
+        thread.created_at = thread.created_at or event.occurred_at
+        thread.updated_at = event.occurred_at
+        thread.title = thread.title or title_of(event)
+        batch.touched[record.key] = thread
+        batch.is_urgent = batch.is_urgent or isinstance(event.body, TurnFinished)
+        if (fact := usage_fact(before, event, record.position)) is not None:
+            batch.usage.append(fact)
+
+    async def _thread(self, record: Record, event: Event) -> Projected:
+        """The thread as of right before the record."""
+        thread = self._threads.get(record.key)
+        if thread is not None:
+            self._threads.move_to_end(record.key)
+            return thread
+        if record.opens_stream:
+            empty = self._folding.empty(event.tenant_id, event.thread_id)
+            thread = Projected(empty, Position(record.position - 1))
+        else:
+            thread = await self._load(event, record.position)
+        self._threads[record.key] = thread
+        if len(self._threads) > LANES_MAX:
+            self._threads.popitem(last=False)
+        return thread
+
+    async def _load(self, event: Event, before: Position) -> Projected:
+        tenant, name = event.tenant_id, event.thread_id
+        loaded = await patiently(lambda: self._loader.load(tenant, name, before))
+        self.mismatches += loaded.snapshot == "mismatch"
+        thread = Projected(loaded.state, loaded.position)
+        row = await self._views.thread(tenant, name)
+        if row is not None:
+            thread.title, thread.created_at = row.title, row.created_at
+            thread.updated_at = row.updated_at
+        if loaded.snapshot == "hit":
+            thread.snapshot_seq = Seq(max(loaded.state.head - loaded.folded, NO_SEQ))
+        return thread
+
+    def _row(self, thread: Projected) -> ThreadRow:
+        return thread_row(
+            thread.state, thread.position, thread.title, thread.created_at, thread.updated_at
+        )
+
+    def _snapshots(self, batch: Batch) -> list[Snapshot]:
+        """Snapshots of threads whose tail has grown long enough."""
+        found: list[Snapshot] = []
+        for thread in batch.touched.values():
+            state = thread.state
+            if state.head - thread.snapshot_seq < SNAPSHOT_EVERY_EVENTS:
+                continue
+            encoded = encode_state(state)
+            thread.snapshot_seq = state.head
+            found.append(
+                Snapshot(
+                    tenant_id=state.tenant_id,
+                    thread_id=state.thread_id,
+                    seq=state.head,
+                    position=thread.position,
+                    fold_version=FOLD_VERSION,
+                    sha256=state_hash(encoded),
+                    state=encoded,
+                )
+            )
+        return found

@@ -1,0 +1,1 @@
+"""The machinery of workers: lanes, claims, loading, the consume loop."""

@@ -1,0 +1,153 @@
+"""The consume loop of a service: records into lanes, in log order, each judged once.
+
+A record never stops the loop: one without an envelope goes to `on_bad`, one whose thread cannot be
+loaded or folded marks its lane as broken and is reported; the neighbours go on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from threadlog.events.envelope import Event
+from threadlog.ids import Position, TenantId, ThreadId
+from threadlog.limits import LANES_MAX
+from threadlog.ports.log import Log, Record
+from threadlog.runtime.lanes import Lane, Lanes
+from threadlog.runtime.load import Loaded, Loader
+from threadlog.runtime.patience import patiently
+from threadlog.runtime.shared_fold import SharedFold
+from threadlog.thread.fold import Judgement
+
+L = TypeVar("L")
+_log = logging.getLogger("threadlog.worker")
+
+
+class Service(Protocol[L]):
+    """What a service does with its lanes. All methods are quick and never await."""
+
+    name: str
+
+    def new_lane(self) -> L:
+        """The service's part of a new lane."""
+        ...
+
+    def on_loaded(self, lane: Lane[L], loaded: Loaded) -> None:
+        """The lane has its state; records behind `lane.position` follow."""
+        ...
+
+    def on_judged(
+        self, lane: Lane[L], event: Event, position: Position, judgement: Judgement
+    ) -> None:
+        """`lane.state` is the state after `event`."""
+        ...
+
+    def on_bad(self, record: Record) -> None:
+        """The record has no usable envelope."""
+        ...
+
+    def on_batch(self, position: Position, lanes: Sequence[Lane[L]]) -> None:
+        """All records up to `position` were handed out; `lanes` were touched by them."""
+        ...
+
+    def is_idle(self, lane: Lane[L]) -> bool:
+        """Whether the lane may leave memory."""
+        ...
+
+
+class Worker(Generic[L]):
+    """Runs one service on one log."""
+
+    def __init__(self, log: Log, loader: Loader, service: Service[L], folding: SharedFold) -> None:
+        self._log = log
+        self._loader = loader
+        self._service = service
+        self._folding = folding
+        self._lanes: Lanes[L] = Lanes(service.new_lane, LANES_MAX)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.position = Position(0)
+        self.broken: set[ThreadId] = set()
+
+    @property
+    def lanes(self) -> Lanes[L]:
+        """The lanes in memory."""
+        return self._lanes
+
+    async def run(self, after: Position, open_threads: Sequence[tuple[TenantId, ThreadId]]) -> None:
+        """Follows the log behind `after` for ever; `open_threads` are loaded first.
+
+        Effects: the service's own. Ends only by cancellation or an error of the log.
+        """
+        self.position = after
+        for tenant, thread in open_threads:
+            opened = self._lanes.open(self._folding.empty(tenant, thread))
+            self._start_load(opened, Position(after + 1))
+        try:
+            async for batch in self._log.subscribe(after):
+                touched = {id(lane): lane for r in batch if (lane := self._deliver(r)) is not None}
+                self.position = batch[-1].position
+                self._service.on_batch(self.position, list(touched.values()))
+                self._lanes.evict(self._service.is_idle)
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+
+    def spawn(self, lane: Lane[L], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """`work` runs beside the loop; if it raises, the lane is broken, and that is reported."""
+        task = asyncio.create_task(self._guarded(lane, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guarded(self, lane: Lane[L], work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception:  # noqa: BLE001  # a worker's edge
+            self._break(lane)
+
+    def _break(self, lane: Lane[L]) -> None:
+        lane.broken = True
+        self.broken.add(lane.thread_id)
+        _log.exception("%s: thread %s stopped", self._service.name, lane.thread_id)
+
+    def _deliver(self, record: Record) -> Lane[L] | None:
+        """The lane that the record touched, if it is loaded."""
+        event = record.event
+        if event is None or event.key != record.key:
+            self._service.on_bad(record)
+            return None
+        lane = self._lanes.get(record.key)
+        if lane is None:
+            empty = self._folding.empty(event.tenant_id, event.thread_id)
+            lane = self._lanes.open(empty)
+            if not record.opens_stream:
+                self._start_load(lane, record.position)
+        if lane.backlog is not None:
+            lane.backlog.append(record)
+            return None
+        self._judge(lane, event, record.position)
+        return lane
+
+    def _judge(self, lane: Lane[L], event: Event, position: Position) -> None:
+        if position <= lane.position or lane.broken:
+            return
+        try:
+            judgement = self._folding.judge(lane.state, event)
+            lane.state, lane.position = judgement.state, position
+            self._service.on_judged(lane, event, position, judgement)
+        except Exception:  # noqa: BLE001  # a worker's edge
+            self._break(lane)
+
+    def _start_load(self, lane: Lane[L], before: Position) -> None:
+        lane.backlog = []
+        self.spawn(lane, self._load(lane, before))
+
+    async def _load(self, lane: Lane[L], before: Position) -> None:
+        loaded = await patiently(lambda: self._loader.load(lane.tenant_id, lane.thread_id, before))
+        lane.state, lane.position = loaded.state, loaded.position
+        self._service.on_loaded(lane, loaded)
+        backlog, lane.backlog = lane.backlog or [], None
+        for record in backlog:
+            if record.event is not None:
+                self._judge(lane, record.event, record.position)
+        self._service.on_batch(self.position, [lane])

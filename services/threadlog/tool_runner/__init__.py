@@ -1,0 +1,1 @@
+"""The tool-runner: claims requested calls and runs them in their thread's workspace."""

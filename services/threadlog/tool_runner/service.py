@@ -1,0 +1,379 @@
+"""The tool-runner: one attempt of a call is a claim, read back, a process, an outcome.
+
+In:  every event, for the fold
+Out: tool.started tool.released file.changed tool.finished
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from threadlog.errors import RefusedError
+from threadlog.events.content import BlobRef
+from threadlog.events.envelope import Event
+from threadlog.events.tool import (
+    FileChanged,
+    Outcome,
+    ToolFinished,
+    ToolReleased,
+    ToolRequested,
+    ToolStarted,
+)
+from threadlog.ids import CallId, Seq, TenantId, WorkerId, caused_id, claim_id
+from threadlog.limits import DEATHS_MAX
+from threadlog.ports.blobs import Blobs
+from threadlog.ports.tools import FileChange, FileSide, ToolCall, ToolResult, Tools, WorkspaceRef
+from threadlog.runtime.actor import Acting, Actor, ActorPorts, Plan
+from threadlog.runtime.chain import Chain
+from threadlog.runtime.claims import OwnClaim, ReleaseReason
+from threadlog.runtime.lanes import Lane
+from threadlog.runtime.patience import patiently
+from threadlog.runtime.workspace import workspace_id
+from threadlog.thread.command_line import ReadOutput, parse
+from threadlog.thread.decide import ClaimCall, decide
+from threadlog.thread.state import Call, Claim, ThreadState, is_stopping
+from threadlog.tool_runner.output import inline_output, output_lines
+
+SLOTS = 16
+"""Processes that one runner has at a time unless told otherwise; further calls wait unclaimed."""
+READ_LINES = 200
+"""Lines that `read @CALL_ID` shows when it names no last one."""
+
+
+@dataclass(slots=True)
+class Running(Acting):
+    """The tool-runner's part of a lane.
+
+    Shapes:  `commands` by call, of the open step. `problem`: why the workspace cannot be used; None
+             when it can. `is_ready`: it was prepared. `is_preparing`: something is being read.
+    """
+
+    commands: dict[CallId, str] = field(default_factory=dict)
+    is_ready: bool = False
+    is_preparing: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a claim of a call needs to become an effect."""
+
+    call: ToolCall
+    workspace: WorkspaceRef
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of an attempt, its content already in the blob store."""
+
+    outcome: Outcome
+    output: str
+    reason: str | None = None
+    output_blob: BlobRef | None = None
+    output_bytes: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    duration_ms: int = 0
+    changes: tuple[tuple[str, BlobRef | None, BlobRef | None], ...] = ()
+
+
+class ToolRunner(Actor[Running]):
+    """Runs calls."""
+
+    name = "tool_runner"
+
+    def __init__(
+        self,
+        ports: ActorPorts,
+        tools: Tools,
+        blobs: Blobs,
+        worker_id: WorkerId,
+        slots: int = SLOTS,
+    ) -> None:
+        super().__init__(ports, worker_id)
+        self._slots = slots
+        self._tools = tools
+        self._blobs = blobs
+        self._busy = 0
+        self._waiting: dict[Lane[Running], None] = {}
+
+    def new_lane(self) -> Running:
+        """A lane without commands."""
+        return Running()
+
+    def learn(self, lane: Lane[Running], event: Event) -> None:
+        """Commands of the open step are kept, without their content the call cannot run."""
+        body = event.body
+        if isinstance(body, ToolRequested):
+            if body.gate == "free" and isinstance(body.command, str):
+                lane.own.commands[CallId(event.event_id)] = body.command
+        elif lane.state.turn is None:
+            lane.own.commands.clear()
+
+    def owns(self, call: Call | None) -> bool:
+        """Calls are the tool-runner's to settle."""
+        return call is not None
+
+    def must_stop(self, lane: Lane[Running], claim: OwnClaim) -> bool:
+        """A cancel of the turn or of the call, or an interrupt, stops it."""
+        call = self._call_of(lane, claim.event.body)
+        return call is not None and is_stopping(lane.state, call)
+
+    def concerns(self, state: ThreadState) -> bool:
+        """Calls that are ready and not claimed."""
+        if state.turn is None or state.turn.step.phase != "calls":
+            return False
+        return any(c.status == "requested" and c.claim is None for c in state.turn.step.calls)
+
+    def plan(self, lane: Lane[Running]) -> Plan:
+        """Releases, outcomes, then claims of all calls that may start now."""
+        chain = Chain(lane.state, self.writer)
+        releases = list(lane.own.table.releases)
+        for claim, reason in releases:
+            chain.include(self.release_event(lane, claim, reason))
+        for claim in lane.own.table.finished():
+            self._plan_outcome(chain, claim)
+        claims: list[OwnClaim] = []
+        if not self.is_draining:
+            for intent in decide(chain.state, self._ports.clock.now_ms()):
+                if isinstance(intent, ClaimCall) and self._can_claim(lane, intent.call):
+                    claims.append(self._plan_claim(lane, chain, intent.call))
+        return Plan(chain.events, claims, releases)
+
+    def _plan_outcome(self, chain: Chain, claim: OwnClaim) -> None:
+        turn = chain.state.turn
+        started = claim.event.body
+        assert isinstance(started, ToolStarted)
+        calls = () if turn is None else turn.step.calls
+        call = next((c for c in calls if c.call_id == started.call_id), None)
+        if call is None or call.claim is None or call.claim.event_id != claim.claim_id:
+            return
+        ended: Ended = claim.result
+        cause, workspace = claim.claim_id, workspace_id(chain.state)
+        for n, (path, before, after) in enumerate(ended.changes, start=1):
+            changed = FileChanged(
+                call_id=call.call_id,
+                attempt=call.attempt,
+                claim=cause,
+                ordinal=n,
+                path=path,
+                before=before,
+                after=after,
+            )
+            event_id = caused_id(cause, FileChanged.TYPE, path)
+            chain.add(changed, event_id, cause, workspace_id=workspace)
+        body = ToolFinished(
+            call_id=call.call_id,
+            attempt=call.attempt,
+            claim=cause,
+            by="writer",
+            outcome=ended.outcome,
+            reason=ended.reason,
+            output=ended.output,
+            output_blob=ended.output_blob,
+            output_bytes=ended.output_bytes,
+            exit_code=ended.exit_code,
+            signal=ended.signal,
+            duration_ms=ended.duration_ms,
+            files=len(ended.changes),
+        )
+        event_id = caused_id(call.call_id, body.TYPE, call.attempt, "writer")
+        chain.add(body, event_id, cause, workspace_id=workspace)
+
+    def _can_claim(self, lane: Lane[Running], call: Call) -> bool:
+        """Rule "claim late": only with slot, workspace and command in hand."""
+        own = lane.own
+        if not own.is_ready or call.call_id not in own.commands:
+            if not own.is_preparing:
+                own.is_preparing = True
+                self.worker.spawn(lane, self._prepare(lane, call.call_id, call.requested_seq))
+            return False
+        if self._busy >= self._slots:
+            self._waiting[lane] = None
+            return False
+        self._busy += 1
+        return True
+
+    def _plan_claim(self, lane: Lane[Running], chain: Chain, call: Call) -> OwnClaim:
+        body = ToolStarted(call_id=call.call_id, attempt=call.attempt, decided_at=chain.head)
+        event_id = claim_id(call.call_id, 0, call.attempt, self.worker_id, chain.head)
+        workspace = workspace_id(chain.state)
+        event = chain.add(body, event_id, call.cause, workspace_id=workspace)
+        job = Job(
+            ToolCall(
+                call_id=call.call_id,
+                attempt=call.attempt,
+                command=lane.own.commands[call.call_id],
+                idempotency_key=call.call_id,
+                timeout_ms=lane.state.config.call_timeout_ms,
+            ),
+            self._workspace(lane),
+            lane.own.problem,
+        )
+        return OwnClaim(event, job)
+
+    def on_claim_closed(self, lane: Lane[Running], claim: OwnClaim) -> None:
+        """Its slot is free again."""
+        self._busy -= 1
+        if self._waiting:
+            first = next(iter(self._waiting))
+            del self._waiting[first]
+            self.wake(first)
+
+    def _workspace(self, lane: Lane[Running]) -> WorkspaceRef:
+        workspace = lane.state.config.workspace
+        path = None if workspace.path is None else Path(workspace.path)
+        return WorkspaceRef(workspace_id(lane.state), lane.tenant_id, lane.thread_id, path)
+
+    async def _prepare(self, lane: Lane[Running], call: CallId, seq: Seq) -> None:
+        """Effects: the workspace exists, the command is read; then the lane acts again."""
+        own = lane.own
+        try:
+            await self._tools.prepare(self._workspace(lane))
+            own.problem = None
+        except RefusedError as error:
+            own.problem = str(error)
+        own.is_ready = True
+        if call not in own.commands:
+            views = self._ports.loader.views
+            await views.wait(lane.position)
+            stored = await views.events(
+                lane.tenant_id, lane.thread_id, first=seq, last=seq, limit=1
+            )
+            for found in stored:
+                self.learn(lane, found.event)
+        own.is_preparing = False
+        self.act(lane)
+
+    def release_event(self, lane: Lane[Running], claim: OwnClaim, reason: ReleaseReason) -> Event:
+        """`tool.released`; it follows from the claim, or from what the claim followed from."""
+        started = claim.event.body
+        assert isinstance(started, ToolStarted)
+        body = ToolReleased(
+            call_id=started.call_id,
+            attempt=started.attempt,
+            claim=claim.claim_id,
+            by="writer",
+            reason=reason,
+        )
+        event_id = caused_id(claim.claim_id, body.TYPE, "writer")
+        return self.stream_event(lane, body, event_id, claim.release_cause)
+
+    def settlement(self, lane: Lane[Running], claim: Claim, call: Call | None) -> Event:
+        """Law 4: a dead writer's call is `unknown`, unless it may be repeated without harm."""
+        assert call is not None
+        if call.effect != "unsafe" and call.deaths + 1 < DEATHS_MAX:
+            released = ToolReleased(
+                call_id=call.call_id,
+                attempt=call.attempt,
+                claim=claim.event_id,
+                by="settlement",
+                reason="worker_gone",
+            )
+            event_id = caused_id(claim.event_id, released.TYPE, "settlement")
+            return self.stream_event(lane, released, event_id, claim.event_id)
+        body = ToolFinished(
+            call_id=call.call_id,
+            attempt=call.attempt,
+            claim=claim.event_id,
+            by="settlement",
+            outcome="unknown",
+            reason="worker_gone",
+        )
+        event_id = caused_id(call.call_id, body.TYPE, call.attempt, "settlement")
+        return self.stream_event(lane, body, event_id, claim.event_id)
+
+    # -- the effect
+
+    async def run_effect(self, lane: Lane[Running], claim: OwnClaim) -> Ended:
+        """The command ran, or was stopped; its output and files are stored."""
+        job: Job = claim.job
+        clock = self._ports.clock
+        started_ms = clock.mono_ms()
+        try:
+            result = await self._run(lane, job)
+        except RefusedError as error:
+            return Ended("error", str(error), reason="refused")
+        except asyncio.CancelledError:
+            if not claim.stopping:
+                raise
+            duration_ms = clock.mono_ms() - started_ms
+            if self.is_draining and not self.must_stop(lane, claim):
+                return Ended("unknown", "", reason="shutdown", duration_ms=duration_ms)
+            return Ended("cancelled", "", reason="cancelled", duration_ms=duration_ms)
+        return await self._stored(lane.tenant_id, job, result, clock.mono_ms() - started_ms)
+
+    async def _run(self, lane: Lane[Running], job: Job) -> ToolResult:
+        parsed = parse(job.call.command)
+        if isinstance(parsed, ReadOutput):
+            return await self._read_output(lane, parsed)
+        if job.problem is not None:
+            lane.own.is_ready = False
+            raise RefusedError(job.problem)
+        return await self._tools.run(job.call, job.workspace)
+
+    async def _read_output(self, lane: Lane[Running], command: ReadOutput) -> ToolResult:
+        """Lines of an output that an earlier call of this thread stored."""
+        views = self._ports.loader.views
+        await views.wait(lane.position)
+        output: bytes | None = None
+        for attempt in range(1, DEATHS_MAX + 2):
+            event_id = caused_id(command.call_id, ToolFinished.TYPE, attempt, "writer")
+            stored = await views.find(lane.tenant_id, lane.thread_id, event_id)
+            if stored is not None and isinstance(stored.event.body, ToolFinished):
+                output = await self._output_of(lane.tenant_id, stored.event.body)
+        if output is None:
+            return ToolResult("error", b"no stored output of that call in this thread", 44)
+        last = command.last or command.first + READ_LINES - 1
+        text = output_lines(output, command.first, last).encode()
+        return ToolResult("ok", text, len(text), exit_code=0)
+
+    async def _output_of(self, tenant: TenantId, body: ToolFinished) -> bytes | None:
+        if body.output_blob is not None:
+            return await self._blobs.get(tenant, body.output_blob.sha256)
+        return body.output.encode() if isinstance(body.output, str) else None
+
+    async def _stored(
+        self, tenant: TenantId, job: Job, result: ToolResult, duration_ms: int
+    ) -> Ended:
+        """Content first, then the events that refer to it."""
+        text, is_long = inline_output(result.output, result.output_bytes, job.call.call_id)
+        contents = [(result.output, "text/plain")] if is_long else []
+        sides = [side for change in result.changes for side in (change.before, change.after)]
+        contents += [
+            (side.content, "application/octet-stream")
+            for side in sides
+            if side is not None and side.content is not None
+        ]
+        blob = None
+        if contents:
+            refs = await patiently(lambda: self._blobs.put(tenant, contents))
+            blob = refs[0] if is_long else None
+        return Ended(
+            outcome=result.outcome,
+            output=text,
+            reason=result.reason,
+            output_blob=blob,
+            output_bytes=result.output_bytes,
+            exit_code=result.exit_code,
+            signal=result.signal,
+            duration_ms=duration_ms,
+            changes=tuple(map(_change, result.changes)),
+        )
+
+    def _call_of(self, lane: Lane[Running], body: object) -> Call | None:
+        turn = lane.state.turn
+        assert isinstance(body, ToolStarted)
+        calls = () if turn is None else turn.step.calls
+        return next((c for c in calls if c.call_id == body.call_id), None)
+
+
+def _change(change: FileChange) -> tuple[str, BlobRef | None, BlobRef | None]:
+    return change.path, _ref(change.before), _ref(change.after)
+
+
+def _ref(side: FileSide | None) -> BlobRef | None:
+    if side is None:
+        return None
+    return BlobRef(sha256=side.sha256, bytes=side.bytes, media_type="application/octet-stream")
