@@ -1,0 +1,216 @@
+"""What `--json` prints: one document a command. The schemas under `schemas/cli/` are these types.
+
+A member is added freely and never changes its meaning; a reader ignores members it does not know.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from threadlog.api.problems import problem_of
+from threadlog.cli.plain import json_plain
+from threadlog.client.reading import TurnResult
+from threadlog.errors import ModelError, ThreadlogError
+from threadlog.events.content import Usage
+from threadlog.ports.tools import Finding
+from threadlog.ports.views import ThreadRow, UsageGroup, UsageTotals
+from threadlog.thread.state import FOLD_VERSION
+from threadlog.version import VERSION
+
+JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Document(BaseModel):
+    """Base of every document."""
+
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+
+    def json_line(self) -> str:
+        """One line of JSON that is safe to show."""
+        return json_plain(self.model_dump_json())
+
+
+class Amounts(Document):
+    """Tokens by kind; `cost_micros` in millionths of a US dollar, null when no price is known."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    reasoning: int
+    cost_micros: int | None
+
+    @classmethod
+    def of(cls, usage: Usage | UsageTotals) -> "Amounts":
+        """The amounts of an event or a view."""
+        return cls.model_validate({name: getattr(usage, name) for name in cls.model_fields})
+
+
+class RunDocument(Document):
+    """`run --json`: the turn that took the message. `usage` null: no step reported any."""
+
+    thread_id: str
+    turn_id: str
+    seq: int
+    verdict: str
+    cause: str | None
+    answer: str
+    steps: int
+    usage: Amounts | None
+
+    @classmethod
+    def of(cls, result: TurnResult) -> "RunDocument":
+        """The document of a finished turn."""
+        usage = None if result.usage is None else Amounts.of(result.usage)
+        members = {name: getattr(result, name) for name in cls.model_fields}
+        return cls.model_validate(members | {"usage": usage})
+
+
+class ThreadDocument(Document):
+    """One thread. `head` is the seq of its last event; times are RFC 3339 text."""
+
+    thread_id: str
+    title: str
+    status: Literal["idle", "queued", "open", "halted"]
+    head: int
+    turns: int
+    open_turn: str | None
+    queued: int
+    verdict: str | None
+    model: str | None
+    steps: int
+    usage: Amounts
+    created_at: str
+    updated_at: str
+
+    @classmethod
+    def of(cls, row: ThreadRow) -> "ThreadDocument":
+        """The document of a row."""
+        members = {n: getattr(row, n) for n in cls.model_fields if n not in ("steps", "usage")}
+        more = {"steps": row.usage.steps, "usage": Amounts.of(row.usage)}
+        return cls.model_validate(members | more)
+
+
+class ThreadsDocument(Document):
+    """`thread ls --json`: by last activity, newest first. `has_more`: ask `--before` the last."""
+
+    threads: tuple[ThreadDocument, ...]
+    has_more: bool
+
+
+class ShowDocument(Document):
+    """`thread show --json`: events as structured CloudEvents; `voids` counts what has no seq."""
+
+    thread: ThreadDocument
+    voids: int
+    events: tuple[dict[str, JsonValue], ...]
+
+
+class TreeEvent(Document):
+    """One event of a tree, in log order. `caused_by` null: a root."""
+
+    event_id: str
+    thread_id: str
+    seq: int
+    type: str
+    caused_by: str | None
+    text: str
+
+
+class TreeDocument(Document):
+    """`thread tree --json`. `of`: the event whose ancestors and descendants these are, or null."""
+
+    thread_id: str
+    of: str | None
+    events: tuple[TreeEvent, ...]
+
+
+class UsageLine(Document):
+    """The sums of one group; `group` maps each grouping to its value."""
+
+    group: dict[UsageGroup, str]
+    steps: int
+    usage: Amounts
+
+
+class UsageDocument(Document):
+    """`usage --json`: exact sums from the projection, and over all of them."""
+
+    by: tuple[UsageGroup, ...]
+    lines: tuple[UsageLine, ...]
+    total: UsageLine
+
+
+Level = Literal["ok", "warn", "fail"]
+
+
+class FindingDocument(Document):
+    """One result of a check; `fix` is empty when `level` is `ok`."""
+
+    level: Level
+    check: str
+    evidence: str
+    fix: str
+
+
+class DoctorDocument(Document):
+    """`doctor --json`; `worst` sets the exit code: only `fail` is not 0."""
+
+    worst: Level
+    findings: tuple[FindingDocument, ...]
+
+    @classmethod
+    def of(cls, findings: tuple[Finding, ...]) -> "DoctorDocument":
+        """The document of all findings."""
+        levels = {finding.level for finding in findings}
+        worst: Level = "fail" if "fail" in levels else "warn" if "warn" in levels else "ok"
+        entries = tuple(
+            FindingDocument(level=f.level, check=f.check, evidence=f.evidence, fix=f.fix)
+            for f in findings
+        )
+        return cls(worst=worst, findings=entries)
+
+
+class VersionDocument(Document):
+    """`version --json`. `fold`: names the rules that judge events."""
+
+    version: str = VERSION
+    fold: str = FOLD_VERSION
+
+
+class ProblemDocument(Document):
+    """What every command with `--json` prints instead when it fails.
+
+    `retryable`: the same command may work later.
+    """
+
+    code: str
+    title: str
+    detail: str
+    retryable: bool
+
+    @classmethod
+    def of(cls, error: ThreadlogError) -> "ProblemDocument":
+        """The document of an error."""
+        body = problem_of(error)
+        is_retryable = error.retryable if isinstance(error, ModelError) else body.retryable
+        return cls(code=body.code, title=body.title, detail=body.detail, retryable=is_retryable)
+
+
+DOCUMENTS: Mapping[str, type[Document]] = {
+    "doctor": DoctorDocument,
+    "problem": ProblemDocument,
+    "run": RunDocument,
+    "thread-ls": ThreadsDocument,
+    "thread-show": ShowDocument,
+    "thread-tree": TreeDocument,
+    "usage": UsageDocument,
+    "version": VersionDocument,
+}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """The JSON Schema of a document."""
+    schema = DOCUMENTS[name].model_json_schema(mode="serialization")
+    return {"$schema": JSON_SCHEMA, "$id": f"urn:threadlog:schema:cli.{name}:1", **schema}

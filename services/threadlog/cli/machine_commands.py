@@ -1,0 +1,144 @@
+"""The commands on the machine and on all threads: options and examples."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threadlog.cli.options import Entry, JsonFlag, Script, ended, go
+
+
+def _usage(
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            metavar="GROUPS",
+            help="tenant, thread, turn, model or day; several with commas.",
+        ),
+    ] = "model",
+    thread: Annotated[
+        str | None, typer.Option("--thread", "-t", metavar="THREAD", help="Only of this thread.")
+    ] = None,
+    as_json: JsonFlag = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Sum up what was billed.
+
+    Steps, tokens by kind, and the cost where prices are known.
+    """
+    from threadlog.cli.terminal import Screen
+    from threadlog.cli.usage import parse_groups, usage
+    from threadlog.errors import UsageError
+    from threadlog.settings import load_settings
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    groups, screen = parse_groups(by), Screen()
+    go(usage(load_settings(), screen, groups, thread=thread, is_json=as_json, is_csv=as_csv))
+
+
+def _doctor(as_json: JsonFlag = False) -> None:
+    """Check this machine, and say how to fix it.
+
+    Settings, log, sandbox, models, terminal, each with evidence.
+    Exit code 1 when a check fails; a warning is 0.
+    """
+    from threadlog.cli.doctor import doctor
+    from threadlog.cli.terminal import Screen
+
+    ended(go(doctor(Screen(), is_json=as_json)))
+
+
+def _version(as_json: JsonFlag = False) -> None:
+    """Print the version."""
+    from threadlog.version import VERSION
+
+    if not as_json:
+        typer.echo(f"threadlog {VERSION}")
+        return
+    from threadlog.cli.documents import VersionDocument
+
+    typer.echo(VersionDocument().json_line())
+
+
+def _up(script: Script = None) -> None:
+    """Run all services in this process.
+
+    Other commands use them, until Ctrl-C. Without it a run has them in its own process.
+    Exit code 0 when it was told to end.
+    """
+    from threadlog.cli.serving import up
+    from threadlog.cli.terminal import Screen, show_logs
+    from threadlog.settings import load_settings
+
+    show_logs()
+    go(up(load_settings(), Screen(), script))
+
+
+def _scripted_model(
+    script: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SCRIPT", exists=True, dir_okay=False, help="A JSON list of replies."
+        ),
+    ],
+    host: Annotated[str, typer.Option(metavar="HOST", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="0: a free one.")
+    ] = 0,
+    quirk: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUIRK",
+            help="Answer as some servers do: no-usage, one-chunk, json, html, 401, 404, "
+            "no-stream-options. May be given several times.",
+        ),
+    ] = None,
+) -> None:
+    """Serve a script as an OpenAI-compatible server.
+
+    Its address is the line on stdout. It runs until Ctrl-C, and then ends with exit code 0.
+    """
+    from threadlog.cli.serving import scripted_model
+    from threadlog.cli.terminal import Screen, show_logs
+
+    show_logs()
+    quirks = tuple(quirk or ())
+    go(scripted_model(Screen(), script, host=host, port=port, quirks=quirks))
+
+
+def _demo() -> None:
+    """Let a scripted model repair a small project.
+
+    The tool and its sandbox are the real ones; no key is needed. It works on a copy, on a log of
+    its own, and prints the thread as a tree of causes. Exit code 0 only when the tests of the
+    project pass in the end.
+    """
+    from threadlog.cli.demo import demo
+    from threadlog.cli.terminal import Screen, show_logs
+    from threadlog.settings import load_settings
+
+    show_logs()
+    ended(go(demo(load_settings(), Screen())))
+
+
+COMMANDS = (
+    Entry(
+        "usage",
+        _usage,
+        ("threadlog usage", "threadlog usage --by day,model --csv", "threadlog usage -t last"),
+    ),
+    Entry("doctor", _doctor, ("threadlog doctor", "threadlog doctor --json")),
+    Entry("up", _up, ("threadlog up", "threadlog up --script replies.json")),
+    Entry(
+        "scripted-model",
+        _scripted_model,
+        (
+            "threadlog scripted-model examples/demo-script.json --port 8000",
+            "OPENAI_BASE_URL=http://127.0.0.1:8000/v1 threadlog run PROMPT --copy",
+        ),
+    ),
+    Entry("demo", _demo, ("threadlog demo",)),
+    Entry("version", _version, ("threadlog version", "threadlog version --json")),
+)

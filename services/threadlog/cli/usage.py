@@ -1,0 +1,117 @@
+"""`usage`: what was billed, exact, from the projection's facts."""
+
+import csv
+import io
+from typing import get_args
+
+from threadlog.bootstrap.embedded import reading
+from threadlog.cli.documents import Amounts, UsageDocument, UsageLine
+from threadlog.cli.names import find_thread
+from threadlog.cli.plain import cut, one_line
+from threadlog.cli.reading import open_reader
+from threadlog.cli.tables import aligned
+from threadlog.cli.terminal import Screen
+from threadlog.errors import UsageError
+from threadlog.ports.views import UsageGroup, UsageRow, UsageTotals
+from threadlog.settings import Settings
+
+_AMOUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
+GROUPS: tuple[UsageGroup, ...] = get_args(UsageGroup)
+
+
+def parse_groups(text: str) -> tuple[UsageGroup, ...]:
+    """The groupings that `text` names, with commas between.
+
+    Raises:  UsageError: one of them is none.
+    """
+    chosen: list[UsageGroup] = []
+    for word in text.split(","):
+        found = next((group for group in GROUPS if group == word.strip()), None)
+        if found is None:
+            raise UsageError(f"--by {word.strip()!r}: it is one of {', '.join(GROUPS)}")
+        chosen.append(found)
+    return tuple(chosen)
+
+
+async def usage(
+    settings: Settings,
+    screen: Screen,
+    by: tuple[UsageGroup, ...],
+    *,
+    thread: str | None,
+    is_json: bool,
+    is_csv: bool,
+) -> None:
+    """A line for each group, and one for all of them."""
+    rows: list[UsageRow] = []
+    if thread is not None:
+        async with open_reader(settings) as reader:
+            only = (await find_thread(reader, thread)).thread_id
+            rows += await reader.views.usage(reader.tenant, by, only)
+            rows += await reader.views.usage(reader.tenant, (), only)
+    elif settings.log_file().exists():
+        async with reading(settings) as reader:
+            rows += await reader.views.usage(reader.tenant, by)
+            rows += await reader.views.usage(reader.tenant, ())
+    *groups, total = rows or [UsageRow((), UsageTotals())]
+    if is_json:
+        lines = tuple(_line(by, row) for row in groups)
+        screen.data(UsageDocument(by=by, lines=lines, total=_line((), total)).json_line())
+    elif is_csv:
+        _write_csv(screen, by, groups)
+    else:
+        _write_table(screen, by, groups, total)
+
+
+def _line(by: tuple[UsageGroup, ...], row: UsageRow) -> UsageLine:
+    group = dict(zip(by, row.group, strict=True))
+    return UsageLine(group=group, steps=row.totals.steps, usage=Amounts.of(row.totals))
+
+
+def _values(totals: UsageTotals) -> list[str]:
+    amounts = [totals.steps, *(getattr(totals, name) for name in _AMOUNTS)]
+    return [f"{amount}" for amount in amounts]
+
+
+def _write_csv(screen: Screen, by: tuple[UsageGroup, ...], groups: list[UsageRow]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*by, "steps", *_AMOUNTS, "cost_micros"])
+    for row in groups:
+        micros = row.totals.cost_micros
+        group = [_cell(one_line(value)) for value in row.group]
+        writer.writerow([*group, *_values(row.totals), "" if micros is None else micros])
+    screen.data(text.getvalue().rstrip("\n"))
+
+
+def _cell(text: str) -> str:
+    """A spreadsheet takes no cell for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def _write_table(
+    screen: Screen, by: tuple[UsageGroup, ...], groups: list[UsageRow], total: UsageRow
+) -> None:
+    lines = [(*(name.upper() for name in by), "STEPS", *map(_title, _AMOUNTS), "COST")]
+    for row in groups:
+        group = (one_line(value) or "-" for value in row.group)
+        lines.append((*group, *map(_grouped, _values(row.totals)), _cost(row.totals)))
+    if not groups:
+        screen.note("nothing was billed yet")
+        return
+    sums = (*map(_grouped, _values(total.totals)), _cost(total.totals))
+    lines.append(("all", *[""] * (len(by) - 1), *sums))
+    for line in aligned(lines, len(by)):
+        screen.data(cut(line, screen.out.columns))
+
+
+def _title(name: str) -> str:
+    return name.upper().replace("_", " ")
+
+
+def _grouped(value: str) -> str:
+    return f"{int(value):,}"
+
+
+def _cost(totals: UsageTotals) -> str:
+    return "-" if totals.cost_micros is None else f"${totals.cost_micros / 1_000_000:,.6f}"

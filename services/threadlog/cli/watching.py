@@ -1,0 +1,126 @@
+"""Waiting for the turn that takes a message: following it, and stopping it when asked to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from threadlog.bootstrap.link import Link
+from threadlog.cli.interrupts import Interrupts
+from threadlog.cli.progress import Progress
+from threadlog.cli.window import followed
+from threadlog.client.reading import TurnResult
+from threadlog.commands.requests import Accepted
+from threadlog.errors import ConflictError, ThreadlogError
+from threadlog.events.envelope import Event
+from threadlog.events.turn import TurnFinished, TurnStarted
+from threadlog.ids import TurnId, draw
+from threadlog.ports.notify import LiveDelta
+
+_START_S = 5.0
+"""How long a cancel waits for the turn that it shall stop."""
+_STILL_S = 10.0
+"""After this long without an event a line says what is waited for."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """One message, from its acceptance to the end of the turn that takes it."""
+
+    link: Link
+    message: Accepted
+    progress: Progress
+    interrupts: Interrupts
+    timeout_s: float | None
+    turn: TurnId | None = None
+    is_timed_out: bool = False
+    _has_started: asyncio.Event = field(default_factory=asyncio.Event)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def result(self) -> TurnResult | None:
+        """What came of the turn; None when the person left before it ended.
+
+        Effects: the first interrupt, or the timeout, appends `cancel.requested`.
+        """
+        following = asyncio.create_task(self._follow())
+        leaving = asyncio.create_task(self.interrupts.detach.wait())
+        try:
+            async with _beside(self._stop_when_asked()), _beside(self._still()):
+                await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return following.result() if following.done() else None
+        finally:
+            following.cancel()
+            leaving.cancel()
+            await asyncio.gather(following, leaving, return_exceptions=True)
+
+    async def _follow(self) -> TurnResult:
+        message = self.message
+        async with followed(self.link.reader, message.thread_id, message.seq) as stream:
+            async for item in stream:
+                self._moved.set()
+                if isinstance(item, LiveDelta):
+                    if item.turn_id == self.turn:
+                        self.progress.delta(item)
+                elif self._ends(item.event):
+                    break
+        result = await self.link.reader.find_result(
+            message.thread_id, message.event_id, message.seq
+        )
+        assert result is not None, "the turn has ended"
+        return result
+
+    def _ends(self, event: Event) -> bool:
+        """Whether our turn has ended with this event, which is told if it is of our turn."""
+        body = event.body
+        if isinstance(body, TurnStarted) and self.message.event_id in body.admits:
+            self.turn = event.turn_id
+            self._has_started.set()
+        if self.turn is None or event.turn_id != self.turn:
+            return False
+        self.progress.event(event)
+        return isinstance(body, TurnFinished)
+
+    async def _stop_when_asked(self) -> None:
+        """The cancel is in the log; or the command leaves, since there is nothing to cancel."""
+        try:
+            await asyncio.wait_for(self.interrupts.cancel.wait(), self.timeout_s)
+            self.progress.line("stopping the turn; Ctrl-C again to leave it behind")
+        except TimeoutError:
+            self.is_timed_out = True
+            self.progress.line(f"stopping the turn after {self.timeout_s:g} s")
+        try:
+            await asyncio.wait_for(self._has_started.wait(), _START_S)
+            assert self.turn is not None
+            await self.link.commands.cancel(self.message.thread_id, self.turn, key=draw())
+        except TimeoutError:
+            self.progress.line("the turn has not started: the message stays in the inbox")
+            self.interrupts.detach.set()
+        except ConflictError:
+            return  # it has ended, or somebody else was faster
+        except ThreadlogError as error:
+            self.progress.line(f"cannot stop the turn: {error}")
+            self.interrupts.detach.set()
+
+    async def _still(self) -> None:
+        """Whoever waits for long is told that it goes on."""
+        waited_s = 0.0
+        while True:
+            try:
+                await asyncio.wait_for(self._moved.wait(), _STILL_S)
+                self._moved.clear()
+                waited_s = 0.0
+            except TimeoutError:
+                waited_s += _STILL_S
+                self.progress.line(f"  {self.progress.doing} ({waited_s:.0f} s)")
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """`work` goes on while the block runs, and not longer."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
