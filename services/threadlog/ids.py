@@ -8,6 +8,7 @@ Source: CONTRACT 1, DESIGN law 7.
 import hashlib
 import re
 import uuid
+from functools import lru_cache
 from typing import NewType
 
 TenantId = NewType("TenantId", str)
@@ -34,8 +35,11 @@ _TENANT = re.compile(TENANT_PATTERN)
 _NAMESPACE = uuid.UUID("6a5d1f0e-53c0-5d0b-9a39-6f1c7d3b2e84").bytes
 
 
+@lru_cache(maxsize=4_096, typed=True)
 def derive(*parts: str | int) -> str:
     """The uuid5 text of `parts`, equal for equal parts and for no others.
+
+    The last ones are remembered: planning an event and reading it back derive the same ids.
 
     Shapes:  each part is written with its length before it, so that ("ab", "c") differs from
              ("a", "bc").
@@ -44,8 +48,13 @@ def derive(*parts: str | int) -> str:
     digest = bytearray(hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest())
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
+    return uuid_text(bytes(digest[:16]))
+
+
+def uuid_text(packed: bytes) -> str:
+    """The canonical text of a UUID of 16 bytes."""
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def draw() -> str:

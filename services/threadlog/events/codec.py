@@ -2,17 +2,21 @@
 
 Decoding never trusts its input and never raises for a body: an unknown type or newer version
 becomes `Opaque`, a body that does not fit its schema becomes `Invalid`, and the bytes are kept.
+What is no JSON object, or is nested too deep, is `Invalid` under any type: so a reader that does
+not know a type voids the same garbage as one that does.
 """
 
+import base64
 import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import orjson
+import pydantic_core
 from pydantic import ValidationError
 
 from threadlog.errors import RecordError
-from threadlog.events.catalog import SCHEMA_PREFIX, schema_urn
+from threadlog.events.catalog import schema_urn
 from threadlog.events.envelope import Body, Event, Invalid, Opaque
 from threadlog.events.upcast import lookup, upcast
 from threadlog.limits import EVENT_BYTES_MAX, JSON_DEPTH_MAX
@@ -33,6 +37,10 @@ _MEMBERS = {
     "type": "type",
 }
 """Envelope field to CloudEvents attribute."""
+_SOURCE_PREFIX = "threadlog://"
+_SEQ_DIGITS = 20
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def encode_body(body: Body) -> bytes:
@@ -46,46 +54,55 @@ def decode_body(event_type: str, version: int, data: bytes) -> Body | Opaque | I
     Shapes:  `Opaque` for an unknown type or newer version, `Invalid` for a body that does not fit.
     """
     cls = lookup(event_type, version)
+    if (problem := _problem(data, thorough=cls is None)) is not None:
+        return Invalid(problem=problem)
     if cls is None:
         return _OPAQUE
     try:
         return upcast(cls.model_validate_json(data))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        return Invalid(problem=f"{'.'.join(map(str, first['loc']))}: {first['type']}"[:200])
+        return Invalid(problem=_first_of(error))
 
 
-def decode_event(fields: Mapping[str, Any], data: bytes) -> Event:
-    """The event with these envelope fields and this body.
+def decode_event(fields: Mapping[str, object], data: bytes | None) -> Event:
+    """The event with these envelope fields and this body. `data` None: the record had no value.
 
     Raises:  RecordError: the envelope is unusable; the record is void for everyone.
     """
+    event_type, version = fields.get("type"), fields.get("version")
+    if not isinstance(event_type, str) or not isinstance(version, int):
+        raise RecordError("no usable envelope: type and version")
+    if not isinstance(data, bytes):
+        raise RecordError("no value")
     try:
-        body = decode_body(fields["type"], fields["version"], data)
-        return Event(body=body, data=data, **fields)
-    except (ValidationError, KeyError, TypeError) as error:
-        raise RecordError(f"no usable envelope: {type(error).__name__}") from error
+        body = decode_body(event_type, version, data)
+        return Event.model_validate({**fields, "body": body, "data": data})
+    except ValidationError as error:
+        raise RecordError(f"no usable envelope: {_first_of(error)}") from error
 
 
 def to_cloud_event(event: Event, seq: int | None = None) -> bytes:
     """The event as one line of structured CloudEvents JSON, without a line feed.
 
     Shapes:  `sequence` is the seq as 20 digits, absent when `seq` is None; `data` is the body's
-             bytes as they are in the log.
+             bytes as they are in the log, `data_base64` the same where they would break the line.
     """
-    attributes: dict[str, Any] = {"specversion": "1.0"}
+    attributes: dict[str, object] = {"specversion": "1.0"}
     for field, name in _MEMBERS.items():
         if (value := getattr(event, field)) is not None:
             attributes[name] = value
-    attributes["source"] = f"threadlog://{event.source}"
+    attributes["source"] = f"{_SOURCE_PREFIX}{event.source}"
     attributes["dataschema"] = schema_urn(event.type, event.version)
     attributes["partitionkey"] = event.key
     attributes["datacontenttype"] = "application/json"
     if event.critical:
         attributes["critical"] = True
     if seq is not None:
-        attributes["sequence"] = f"{seq:020d}"
-    return b'%s,"data":%s}' % (orjson.dumps(attributes)[:-1], event.data)
+        attributes["sequence"] = f"{seq:0{_SEQ_DIGITS}d}"
+    head = orjson.dumps(attributes)[:-1]
+    if _fits_in_line(event):
+        return b'%s,"data":%s}' % (head, event.data)
+    return b'%s,"data_base64":"%s"}' % (head, base64.b64encode(event.data))
 
 
 def from_cloud_event(line: bytes) -> tuple[Event, int | None]:
@@ -96,56 +113,98 @@ def from_cloud_event(line: bytes) -> tuple[Event, int | None]:
     if len(line) > EVENT_BYTES_MAX * 2:
         raise RecordError("line too long")
     attributes, data = _split(line)
-    urn = attributes.get("dataschema")
+    event_type, version = _schema(attributes)
     source = attributes.get("source")
-    if not isinstance(urn, str) or not isinstance(source, str):
-        raise RecordError("dataschema or source is missing")
-    event_type, _, version = urn.removeprefix(SCHEMA_PREFIX).rpartition(":")
-    if event_type != attributes.get("type") or not version.isascii() or not version.isdecimal():
-        raise RecordError("dataschema does not name the type")
+    if not isinstance(source, str) or not source.startswith(_SOURCE_PREFIX):
+        raise RecordError("source is not ours")
     fields = {field: attributes[name] for field, name in _MEMBERS.items() if name in attributes}
-    fields["source"] = source.removeprefix("threadlog://")
-    fields["version"] = int(version[:9])
+    fields["source"] = source.removeprefix(_SOURCE_PREFIX)
+    fields["type"], fields["version"] = event_type, version
     fields["critical"] = attributes.get("critical", False)
     event = decode_event(fields, data)
     if attributes.get("partitionkey") != event.key:
         raise RecordError("partitionkey does not name tenant and thread")
     sequence = attributes.get("sequence")
-    if sequence is None:
-        return event, None
-    if not isinstance(sequence, str) or not sequence.isascii() or not sequence.isdecimal():
-        raise RecordError("sequence is not decimal digits")
-    return event, int(sequence[:20])
+    return event, None if sequence is None else _number(sequence, _SEQ_DIGITS)
 
 
-def _split(line: bytes) -> tuple[dict[str, Any], bytes]:
+def _schema(attributes: Mapping[str, object]) -> tuple[str, int]:
+    """The type and version that the line names, twice and alike."""
+    event_type, urn = attributes.get("type"), attributes.get("dataschema")
+    if attributes.get("specversion") != "1.0":
+        raise RecordError("not a CloudEvent 1.0")
+    if not isinstance(event_type, str) or not isinstance(urn, str):
+        raise RecordError("type or dataschema is missing")
+    version = _number(urn.rpartition(":")[2], 7)
+    if urn != schema_urn(event_type, version):
+        raise RecordError("dataschema does not name the type")
+    return event_type, version
+
+
+def _number(text: object, digits_max: int) -> int:
+    """The number that these decimal digits write."""
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= digits_max:
+        return int(text)
+    raise RecordError("not decimal digits")
+
+
+def _first_of(error: ValidationError) -> str:
+    """Where and what the first problem is; nothing of the input itself."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['type']}"[:200]
+
+
+def _problem(data: bytes, *, thorough: bool) -> str | None:
+    """Why `data` is no body of any type. Not `thorough`: the schema will find most of it."""
+    if data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX and _depth(data) > JSON_DEPTH_MAX:
+        return "nested too deep"
+    if thorough or b"NaN" in data or b"Infinity" in data:
+        try:
+            if not isinstance(pydantic_core.from_json(data, allow_inf_nan=False), dict):
+                return "no object"
+        except ValueError:
+            return "not JSON"
+    return None
+
+
+def _fits_in_line(event: Event) -> bool:
+    """Whether the data can stand in a line as it is, and will be found there byte for byte."""
+    data = event.data
+    if b"\n" in data or b"\r" in data or data != data.strip():
+        return False
+    return not isinstance(event.body, Invalid) or _problem(data, thorough=True) is None
+
+
+def _split(line: bytes) -> tuple[dict[str, object], bytes]:
     """The top-level members of a JSON object, `data` apart as its own bytes."""
-    members: dict[str, Any] = {}
-    data: bytes | None = None
+    members: dict[str, object] = {}
+    data: list[bytes] = []
     try:
-        text = line.decode("utf-8").strip()
-        if _depth(text) > JSON_DEPTH_MAX:
+        text = line.decode().strip(" \t\r\n")
+        if _depth(line) > JSON_DEPTH_MAX + 1:
             raise RecordError("nested too deep")
         for name, value, raw in _members_of(text):
             if name in members:
                 raise RecordError("repeated member")
             members[name] = value
             if name == "data":
-                data = raw.encode()
+                data.append(raw.encode())
+            elif name == "data_base64":
+                data.append(base64.b64decode(str(value), validate=True))
     except (ValueError, IndexError) as error:
         raise RecordError("not a JSON object") from error
     members.pop("data", None)
-    if data is None:
-        raise RecordError("data is missing")
-    return members, data
+    if len(data) != 1:
+        raise RecordError("one of data and data_base64 is wanted")
+    return members, data[0]
 
 
-def _members_of(text: str) -> Iterator[tuple[str, Any, str]]:
+def _members_of(text: str) -> Iterator[tuple[str, object, str]]:
     """Name, value and the value's own text of each member of a JSON object.
 
     Raises:  ValueError, IndexError: the text is not one JSON object.
     """
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_constant=_refuse)
     at, separator = 0, "{"
     while text[at] == separator:
         at = _skip(text, at + 1)
@@ -170,13 +229,17 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def _depth(text: str) -> int:
-    """An upper bound of the nesting depth: brackets inside strings count too."""
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _depth(data: bytes) -> int:
+    """The nesting depth; of what is no JSON some number, and at least that of its beginning."""
     depth = deepest = 0
-    for char in text:
-        if char in "[{":
+    for char in _STRINGS.sub(b"", data).translate(None, _NOT_BRACKETS):
+        if char in b"[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif char in "]}":
+        else:
             depth -= 1
     return deepest

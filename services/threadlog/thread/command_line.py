@@ -213,8 +213,8 @@ def _path_and_base(args: tuple[str, ...]) -> tuple[str | None, str | None, tuple
             base = word.removeprefix("--base=")
         elif path is not None:
             raise NotSimpleError(f"{word!r} stands where --base HASH is expected")
-        elif word == "--" and rest:
-            path, rest = rest[0], rest[1:]
+        elif word == "--":
+            path, rest = (rest or ("",))[0], rest[1:]
         else:
             path = _operands((word,))[0]
     return path, base, rest

@@ -7,6 +7,7 @@ the fold makes the second doing void.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from threadlog.events.content import Usage
 from threadlog.events.turn import Verdict
@@ -119,23 +120,27 @@ def decide(state: ThreadState, now_ms: int) -> tuple[Intent, ...]:
             return (_decide_retry(state, turn, step, now_ms),)
         case "open":
             return (_decide_step(state, turn, step),)
+        case _:
+            assert_never(step.phase)
 
 
 def _decide_retry(state: ThreadState, turn: Turn, step: Step, now_ms: int) -> Intent:
-    if turn.cancel is not None and step.begun:
+    """Within a step: the next attempt, whatever bounds the turn; it ends only between steps."""
+    if turn.cancel is not None:
         return _finish_step(step)
     wait_ms = min(max(step.due_at_ms - now_ms, 0), step.delay_ms)
     if wait_ms > 0 and not turn.interrupted:
         return WaitUntil(wait_ms)
-    return _decide_step(state, turn, step)
+    return ClaimStep(turn, step, steering(state))
 
 
 def _decide_step(state: ThreadState, turn: Turn, step: Step) -> Intent:
     """At the edge between steps: the next one, or the end of the turn."""
     admits = steering(state)
     if turn.cancel is not None:
-        cause = f"{turn.cancel.cause}:{turn.cancel.actor}"
-        return FinishTurn("cancelled", cause[:200], turn.steps, turn.cancel.event_id)
+        cancel = turn.cancel
+        by = cancel.actor if cancel.cause == "user" else f"{cancel.cause}:{cancel.actor}"
+        return FinishTurn("cancelled", by[:200], turn.steps, cancel.event_id)
     if turn.error is not None:
         return FinishTurn("error", turn.error, turn.steps, turn.cause)
     if turn.final and not admits:
@@ -148,7 +153,9 @@ def _decide_step(state: ThreadState, turn: Turn, step: Step) -> Intent:
 
 
 def _finish_step(step: Step) -> FinishStep:
-    return FinishStep(step.number, step.attempt, step.usage, step.cause)
+    """In `retry` the attempt in hand is one that nobody made."""
+    attempts = step.attempt - 1 if step.phase == "retry" else step.attempt
+    return FinishStep(step.number, attempts, step.usage, step.cause)
 
 
 def _decide_calls(state: ThreadState, step: Step) -> Iterator[Intent]:

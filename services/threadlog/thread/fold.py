@@ -7,9 +7,9 @@ and what breaks without each are in `docs/architecture.md`; their ids stand besi
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Never
 
-from threadlog.events.envelope import Event, Invalid, Opaque
+from threadlog.events.envelope import Body, Event, Invalid, Opaque
 from threadlog.events.input import CancelRequested, MessageReceived
 from threadlog.events.step import (
     ModelAttemptFailed,
@@ -31,10 +31,12 @@ from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.ids import NO_SEQ, Seq
 from threadlog.thread import fold_calls, fold_inputs, fold_steps, fold_turns
 from threadlog.thread.evolve import evolve
-from threadlog.thread.state import Halted, ThreadState
+from threadlog.thread.marks import Halted
+from threadlog.thread.state import ThreadState
 
-Rule = Callable[[ThreadState, Event, Any], ThreadState | str]
-"""The state after the event, its `head` moved by one; or the reason why the event is void."""
+Rule = Callable[[ThreadState, Event, Never], ThreadState | str]
+"""The state after the event, its `head` moved by one; or the reason why the event is void. The
+third argument is the event's body, of the type that the rule is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Judgement:
     void: str | None
 
 
-_RULES: dict[type[Any], Rule] = {
+_RULES: dict[type[Body], Rule] = {
     ThreadConfigured: fold_inputs.on_thread_configured,
     MessageReceived: fold_inputs.on_message_received,
     CancelRequested: fold_inputs.on_cancel_requested,
@@ -71,26 +73,31 @@ def judge(state: ThreadState, event: Event) -> Judgement:
     """The state after `event`, and its seq or why it is void. Equal arguments, equal answer.
 
     Shapes:  `event` belongs to the stream that `state` is the state of; its position in the log is
-             not asked for: call it once for each record, in log order.
+             not asked for: call it once for each record, in log order. An unknown type takes a
+             seq, so that old and new readers count alike; a critical one halts the thread, also as
+             its first record: what follows cannot be judged.
     Source:  DESIGN laws 2 and 7, section 4 (bad records, unknown types).
     """
     body = event.body
     kind = type(body)
     if state.halted is not None:
         return Judgement(state, None, "halted")
+    if kind is Opaque and event.critical:
+        halted = Halted(event.event_id, event.type, event.version)
+        return Judgement(evolve(state, halted=halted), None, "halted")
     if kind is ThreadCreated:
         if state.head != NO_SEQ:
             return Judgement(state, None, "repeat")
         return _accepted(evolve(state, head=Seq(0)))
     if state.head == NO_SEQ:
         return Judgement(state, None, "no_thread")
-    if kind is Invalid:
+    if isinstance(body, Invalid):
         return Judgement(state, None, "invalid")
-    if kind is Opaque:
-        return _judge_opaque(state, event)
+    if isinstance(body, Opaque):
+        return _accepted(evolve(state, head=Seq(state.head + 1), opaque=state.opaque + 1))
     if kind in _INPUTS:
-        return _judge_input(state, event)
-    after = _RULES[kind](state, event, body)
+        return _judge_input(state, event, body)
+    after = _follow(state, event, body)
     return Judgement(state, None, after) if isinstance(after, str) else _accepted(after)
 
 
@@ -103,19 +110,17 @@ def _accepted(after: ThreadState) -> Judgement:
     return Judgement(after, after.head, None)
 
 
-def _judge_opaque(state: ThreadState, event: Event) -> Judgement:
-    """An unknown type takes a seq: old and new readers count alike. A critical one halts."""
-    if event.critical:
-        halted = Halted(event.event_id, event.type, event.version)
-        return Judgement(evolve(state, halted=halted), None, "halted")
-    return _accepted(evolve(state, head=Seq(state.head + 1), opaque=state.opaque + 1))
+def _follow(state: ThreadState, event: Event, body: Body) -> ThreadState | str:
+    """The rule for the body's own type, asked."""
+    return _RULES[type(body)](state, event, body)  # type: ignore[arg-type]  # paired by the table
 
 
-def _judge_input(state: ThreadState, event: Event) -> Judgement:
+def _judge_input(state: ThreadState, event: Event, body: Body) -> Judgement:
     """Rules `seen` and `window`: an input is judged once; a void one is remembered too."""
     if (void := fold_inputs.known(state, event)) is not None:
         return Judgement(state, None, void)
-    after = _RULES[type(event.body)](state, event, event.body)
+    after = _follow(state, event, body)
     if isinstance(after, str):
-        return Judgement(fold_inputs.remember(state, event.event_id, state.head), None, after)
+        known_at = Seq(state.head + 1)
+        return Judgement(fold_inputs.remember(state, event.event_id, known_at), None, after)
     return _accepted(fold_inputs.remember(after, event.event_id, after.head))

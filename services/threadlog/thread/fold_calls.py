@@ -1,7 +1,5 @@
 """Fold rules of tool calls: `gate`, `occ`, `onews`, `writer`, `late`, `burn`, `files`, `first`."""
 
-from typing import cast
-
 from threadlog.events.envelope import Event
 from threadlog.events.tool import (
     FileChanged,
@@ -11,9 +9,11 @@ from threadlog.events.tool import (
     ToolStarted,
 )
 from threadlog.ids import CallId, Seq, WorkerId
+from threadlog.limits import DEATHS_MAX
 from threadlog.thread.closing import not_my_claim
 from threadlog.thread.evolve import evolve
-from threadlog.thread.state import Call, Claim, ThreadState, ToolClock, is_stopping
+from threadlog.thread.marks import ToolClock
+from threadlog.thread.state import Call, Claim, ThreadState, is_stopping
 
 
 def on_tool_requested(state: ThreadState, event: Event, body: ToolRequested) -> ThreadState | str:
@@ -76,20 +76,10 @@ def on_tool_released(state: ThreadState, event: Event, body: ToolReleased) -> Th
     if body.attempt != call.attempt:
         return "late"
     claim = call.claim
-    worker = cast("WorkerId", event.worker)
-    if claim is None:
-        if call.status != "requested" or body.by != "writer":
-            return "no_claim"
-        if event.caused_by != call.cause:
-            return "wrong_cause"
-    else:
-        settles = body.by == "settlement"
-        causes = (body.claim, call.cause)
-        if (void := not_my_claim(claim, event, body.claim, causes, settles=settles)) is not None:
-            return void
-        if settles and call.effect == "unsafe":
-            return "unsafe"
-        worker = claim.worker
+    void = _not_burnable(call, event, body) if claim is None else _kept(claim, call, event, body)
+    if void is not None:
+        return void
+    worker = event.worker if claim is None else claim.worker
     released = evolve(
         call,
         claim=None,
@@ -99,6 +89,25 @@ def on_tool_released(state: ThreadState, event: Event, body: ToolReleased) -> Th
         deaths=call.deaths + (body.by == "settlement"),
     )
     return _with_call(state, released, worker)
+
+
+def _not_burnable(call: Call, event: Event, body: ToolReleased) -> str | None:
+    """Why a release does not open the next attempt of a call without a claim."""
+    if call.status != "requested" or body.by != "writer":
+        return "no_claim"
+    if event.worker is None:
+        return "no_worker"
+    return None if event.caused_by == call.cause else "wrong_cause"
+
+
+def _kept(claim: Claim, call: Call, event: Event, body: ToolReleased) -> str | None:
+    """Why a release does not close this claim. Settling repeats no call without limit (law 4)."""
+    settles = body.by == "settlement"
+    causes = (body.claim, call.cause)
+    if (void := not_my_claim(claim, event, body.claim, causes, settles=settles)) is not None:
+        return void
+    is_last = call.effect == "unsafe" or call.deaths + 1 >= DEATHS_MAX
+    return "not_repeatable" if settles and is_last else None
 
 
 def on_file_changed(state: ThreadState, event: Event, body: FileChanged) -> ThreadState | str:
@@ -151,7 +160,9 @@ def _still_possible(state: ThreadState, call: Call, event: Event, body: ToolFini
 
 def _bad_outcome(claim: Claim, call: Call, event: Event, body: ToolFinished) -> str | None:
     settles = body.by == "settlement"
-    named = claim.event_id if body.claim is None else body.claim
+    named = body.claim
+    if named is None:
+        return "late"
     if (void := not_my_claim(claim, event, named, (named,), settles=settles)) is not None:
         return void
     if settles:

@@ -6,7 +6,8 @@ from threadlog.events.thread import ThreadConfigured
 from threadlog.ids import EventId, Seq
 from threadlog.limits import INPUT_WINDOW
 from threadlog.thread.evolve import evolve
-from threadlog.thread.state import Cancel, Config, Inputs, Queued, ThreadState
+from threadlog.thread.marks import Inputs
+from threadlog.thread.state import Cancel, Config, Queued, ThreadState
 
 
 def known(state: ThreadState, event: Event) -> str | None:
@@ -14,18 +15,20 @@ def known(state: ThreadState, event: Event) -> str | None:
 
     `stale`: its gateway looked its id up before the newest forgotten input was judged, so it may be
     a copy of one that is forgotten. The gateway looks again and appends with a newer `base_seq`.
+    Where the newest forgotten one was void and nothing was accepted since, no view can be newer,
+    and a copy is judged in the same state as before: void again.
     """
     base_seq: int = event.body.base_seq  # type: ignore[union-attr]  # only inputs come here
-    if base_seq < state.inputs.forgotten_seq:
+    if base_seq < min(state.inputs.forgotten_seq, state.head):
         return "stale"
     event_id = event.event_id
     return "repeat" if any(event_id == seen for seen, _ in state.inputs.window) else None
 
 
-def remember(state: ThreadState, event_id: EventId, head: Seq) -> ThreadState:
-    """The id is among the last judged ones; `head` is the stream's head after the judgement."""
+def remember(state: ThreadState, event_id: EventId, known_at: Seq) -> ThreadState:
+    """The id is among the last judged ones; a view whose head is at `known_at` knows it."""
     inputs = state.inputs
-    window = (*inputs.window, (event_id, head))
+    window = (*inputs.window, (event_id, known_at))
     forgotten = inputs.forgotten_seq
     if len(window) > INPUT_WINDOW:
         forgotten = max(forgotten, window[0][1])
@@ -36,9 +39,10 @@ def remember(state: ThreadState, event_id: EventId, head: Seq) -> ThreadState:
 def on_message_received(
     state: ThreadState, event: Event, body: MessageReceived
 ) -> ThreadState | str:
-    """The message joins the queue; `reject` only where nothing is open or queued."""
+    """The message joins the queue; `reject` only where no turn is open or about to open."""
     turn = state.turn
-    if body.delivery == "reject" and (turn is not None or state.queue):
+    is_due = bool(state.queue) and not state.idle_since_empty_turn
+    if body.delivery == "reject" and (turn is not None or is_due):
         return "turn_open"
     seq = Seq(state.head + 1)
     if turn is not None and body.delivery == "interrupt":

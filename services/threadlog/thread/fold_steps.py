@@ -36,21 +36,21 @@ def on_step_started(state: ThreadState, event: Event, body: StepStarted) -> Thre
         return void
     if body.decided_at < state.inputs.guard_seq:
         return "input_since"
-    if not set(steering(state)).issuperset(body.admits):
+    admits = body.admits
+    if len(set(admits)) != len(admits) or not set(steering(state)).issuperset(admits):
         return "not_in_queue"
     if event.worker is None:
         return "no_worker"
     step = turn.step
     if event.caused_by != step.cause:
         return "wrong_cause"
-    left = tuple(q for q in state.queue if q.message_id not in body.admits)
+    left = tuple(q for q in state.queue if q.message_id not in admits)
     claimed = evolve(
         step,
         phase="claimed",
         claim=Claim(event.event_id, event.worker, Seq(state.head + 1)),
         begun=True,
-        admitted=step.admitted + body.admits,
-        calls=(),
+        admitted=step.admitted + admits,
     )
     interrupted = any(q.delivery == "interrupt" for q in left)
     turn = evolve(turn, step=claimed, interrupted=interrupted, final=False)
@@ -148,10 +148,8 @@ def on_step_released(state: ThreadState, event: Event, body: StepReleased) -> Th
         return "late"
     claim = step.claim
     if claim is None:
-        if step.phase not in ("open", "retry") or body.by != "writer":
-            return "no_claim"
-        if event.caused_by != step.cause:
-            return "wrong_cause"
+        if (void := _not_burnable(step, event, body)) is not None:
+            return void
         burnt = evolve(step, attempt=step.attempt + 1, cause=event.event_id)
         return _with_turn(state, evolve(turn, step=burnt))
     settles = body.by == "settlement"
@@ -165,6 +163,15 @@ def on_step_released(state: ThreadState, event: Event, body: StepReleased) -> Th
             error: ErrorClass = "internal"
             step = evolve(step, phase="failed", error=error, attempt=body.attempt)
     return _with_turn(state, evolve(turn, step=step))
+
+
+def _not_burnable(step: Step, event: Event, body: StepReleased) -> str | None:
+    """Why a release does not open the next attempt of a step without a claim."""
+    if step.phase not in ("open", "retry") or body.by != "writer":
+        return "no_claim"
+    if event.worker is None:
+        return "no_worker"
+    return None if event.caused_by == step.cause else "wrong_cause"
 
 
 def _with_turn(state: ThreadState, turn: Turn) -> ThreadState:

@@ -53,9 +53,8 @@ def on_step_finished(state: ThreadState, event: Event, body: StepFinished) -> Th
     step = turn.step
     if body.number != step.number:
         return "wrong_step"
-    if not step.begun or not (
-        step.phase in ("settled", "failed") or (step.phase == "retry" and turn.cancel is not None)
-    ):
+    is_given_up = step.phase == "retry" and turn.cancel is not None
+    if step.phase not in ("settled", "failed") and not is_given_up:
         return "step_open"
     if event.caused_by != step.cause:
         return "wrong_cause"
@@ -79,13 +78,14 @@ def on_turn_finished(state: ThreadState, event: Event, body: TurnFinished) -> Th
     if turn is None or event.turn_id != turn.turn_id:
         return "no_turn" if turn is None else "wrong_turn"
     step = turn.step
-    if step.begun or step.claim is not None:
+    if step.begun:
         return "step_open"
     if body.decided_at < state.inputs.guard_seq:
         return "input_since"
     if (void := _misjudges(turn, body)) is not None:
         return void
-    if event.caused_by not in (turn.cause, turn.cancel and turn.cancel.event_id):
+    causes = (turn.cause,) if turn.cancel is None else (turn.cause, turn.cancel.event_id)
+    if event.caused_by not in causes:
         return "wrong_cause"
     return evolve(
         state,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from threadlog.events.catalog import CATALOG_DIGEST
-from threadlog.events.content import ModelRef, Usage
+from threadlog.events.content import COUNT_MAX, MICROS_MAX, ModelRef, Usage
 from threadlog.events.input import Delivery
 from threadlog.events.step import ErrorClass, StopReason
 from threadlog.events.thread import ThinkingLevel, Workspace
@@ -25,6 +25,7 @@ from threadlog.ids import (
     WorkerId,
 )
 from threadlog.limits import CALL_TIMEOUT_MS, STEPS_PER_TURN_MAX
+from threadlog.thread.marks import Halted, Inputs, ToolClock
 
 FOLD_VERSION = f"1+{CATALOG_DIGEST}"
 """Names the rules and the catalog; a snapshot made under another one is folded again."""
@@ -140,30 +141,6 @@ class Queued:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
-    """What is remembered of inputs.
-
-    Shapes:  `window` holds the ids of the last judged inputs, void ones included, oldest first,
-             each with the head of the stream right after it was judged; `forgotten_seq` is that
-             head for the newest id that left the window. `guard_seq` is the seq of the last input
-             that a claim or verdict decided before it does not survive.
-    """
-
-    window: tuple[tuple[EventId, Seq], ...] = ()
-    forgotten_seq: Seq = NO_SEQ
-    guard_seq: Seq = NO_SEQ
-
-
-@dataclass(frozen=True, slots=True)
-class ToolClock:
-    """When tool events were last accepted: of `worker`, the last writer, and of all others."""
-
-    worker: WorkerId | None = None
-    seq: Seq = NO_SEQ
-    others_seq: Seq = NO_SEQ
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """Settings in force. `system_seq`: the event that holds the system prompt, NO_SEQ for none."""
 
@@ -175,15 +152,6 @@ class Config:
     call_timeout_ms: int = CALL_TIMEOUT_MS
     steps_max: int = STEPS_PER_TURN_MAX
     workspace: Workspace = field(default=Workspace(kind="managed"))
-
-
-@dataclass(frozen=True, slots=True)
-class Halted:
-    """A critical event of an unknown type or newer version: nothing behind it can be judged."""
-
-    event_id: EventId
-    type: str
-    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +188,22 @@ class ThreadState:
 
 
 def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
-    """The sum; None is "nothing was reported". A sum with an unknown price has an unknown price."""
+    """The sum; None is "nothing was reported". A sum with an unknown price has an unknown price.
+
+    Units:   what no counter can hold stays at the largest value that it can.
+    """
     if a is None or b is None:
         return a if b is None else b
-    known = a.cost_micros is not None and b.cost_micros is not None
+    cost: int | None = None
+    if a.cost_micros is not None and b.cost_micros is not None:
+        cost = min(a.cost_micros + b.cost_micros, MICROS_MAX)
     return Usage(
-        input=a.input + b.input,
-        output=a.output + b.output,
-        cache_read=a.cache_read + b.cache_read,
-        cache_write=a.cache_write + b.cache_write,
-        reasoning=a.reasoning + b.reasoning,
-        cost_micros=(a.cost_micros or 0) + (b.cost_micros or 0) if known else None,
+        input=min(a.input + b.input, COUNT_MAX),
+        output=min(a.output + b.output, COUNT_MAX),
+        cache_read=min(a.cache_read + b.cache_read, COUNT_MAX),
+        cache_write=min(a.cache_write + b.cache_write, COUNT_MAX),
+        reasoning=min(a.reasoning + b.reasoning, COUNT_MAX),
+        cost_micros=cost,
         price_version=a.price_version if a.price_version == b.price_version else None,
     )
 

@@ -2,7 +2,7 @@
 
 A message of the inbox stands where a turn or step admitted it; tool results stand behind the
 response that asked for them, in the model's own order, whatever order they came in. Every call has
-its result, or the transcript ends before it.
+its result: a response is part of the messages once the last of its calls is settled.
 """
 
 from collections.abc import Iterable
@@ -101,10 +101,11 @@ class Transcript:
         return [UserMessage(parts) for parts in found if parts is not None]
 
     def _close_step(self) -> None:
-        """The results of the last response follow it, in its order."""
-        self._messages += (
-            self._results[c.call_id] for c in self._order if c.call_id in self._results
-        )
+        """The results of the last response follow it in its order; without all of them it goes."""
+        if len(self._results) == len(self._order):
+            self._messages += (self._results[call.call_id] for call in self._order)
+        else:
+            self._messages.pop()
         self._order, self._calls, self._results = (), {}, {}
 
 
