@@ -5,9 +5,9 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
-from threadlog.adapters.sandbox import processes
-from threadlog.adapters.sandbox.records import mark_of
+from threadlog.adapters.sandbox.records import of_call
 from threadlog.adapters.sandbox.tools import BareTools, SandboxTools
 from threadlog.ids import LOCAL_TENANT, CallId, ThreadId, WorkspaceId
 from threadlog.limits import SANDBOX_PSS_BYTES_MAX
@@ -18,7 +18,10 @@ FOREIGN_UID = 1_950_000_001
 
 
 class Bench:
-    """One managed workspace, prepared, below a folder that every user may pass through."""
+    """One managed workspace, below a folder that every user may pass through."""
+
+    compiled: ClassVar[dict[str, bytes | None]] = {}
+    """The helper that an earlier bench has compiled; each would give the same."""
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Bench:
     ) -> None:
         self.root, self.state = top / "workspaces", top / "state"
         self.tools = kind(self.root, self.state, memory_bytes_max=memory_bytes_max)
+        self.tools._helper = self.compiled.get(kind.__name__)
         self.workspace = self.managed("main")
         self.calls: list[CallId] = []
 
@@ -68,7 +72,9 @@ class Bench:
         self, line: str, *, timeout_ms: int = 10_000, workspace: WorkspaceRef | None = None
     ) -> ToolResult:
         """What comes of the line."""
-        return await self.tools.run(self.call(line, timeout_ms), workspace or self.workspace)
+        result = await self.tools.run(self.call(line, timeout_ms), workspace or self.workspace)
+        self.compiled[type(self.tools).__name__] = self.tools._helper
+        return result
 
     async def text(self, line: str) -> str:
         """The output of a line that succeeds."""
@@ -90,11 +96,16 @@ class Bench:
 
 
 def alive(call_id: str) -> int:
-    """How many processes carry the mark of the call."""
-    found = [*processes.marked(mark_of(call_id))]
+    """How many processes of the call there are, bubblewrap's own included."""
+    found = of_call(call_id)
     for descriptor in found:
         os.close(descriptor)
     return len(found)
+
+
+def is_gone(call_id: str) -> bool:
+    """Whether no process of the call is alive."""
+    return alive(call_id) == 0
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10) -> None:

@@ -6,10 +6,13 @@
 `orphan`   the same, but ends at once and leaves a child that inherits whatever can be.
 `read`     reads PATH as any reader does, as user UID if one is given: prints `rows N`, or
            `ErrorClass: message`.
+`plain`    reads PATH as a person with `sqlite3` does, with a connection that may write.
 """
 
 import asyncio
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +93,13 @@ async def read(path: Path) -> None:
         say(f"{type(error).__name__}: {error}")
 
 
+def plain(path: Path) -> None:
+    """The last connection to close a file moves its WAL away: this one must see it is not alone."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        [count] = connection.execute("SELECT count(*) FROM events").fetchone()
+    say(f"rows {count}")
+
+
 def become(user: int) -> None:
     """This process has the rights of `user` and no others; before, it could import everything."""
     os.setgroups([])
@@ -107,6 +117,8 @@ def main(verb: str, path: Path | None, user: int | None) -> None:
         hold(path)
     elif verb == "orphan":
         orphan(path)
+    elif verb == "plain":
+        plain(path)
     else:
         asyncio.run(read(path))
 

@@ -9,27 +9,31 @@ import hashlib
 import importlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from threadlog.adapters.memory.notify import MemoryNotify
 from threadlog.adapters.sandbox.tools import BareTools, SandboxTools
 from threadlog.adapters.sqlite.blobs import SqliteBlobs
-from threadlog.adapters.sqlite.file import SqliteFile, open_file, open_read_only
+from threadlog.adapters.sqlite.file import SqliteFile, open_file
 from threadlog.adapters.sqlite.lock import FileLock, Holder
 from threadlog.adapters.sqlite.log import SqliteLog
 from threadlog.adapters.sqlite.members import LockMembers
 from threadlog.adapters.sqlite.snapshots import SqliteSnapshots
 from threadlog.adapters.sqlite.views import SqliteViews
-from threadlog.bootstrap.models import MissingModel, load_models, load_prices
+from threadlog.bootstrap.models import (
+    MissingModel,
+    close_models,
+    load_models,
+    load_prices,
+)
 from threadlog.bootstrap.services import Ports, Services
 from threadlog.bootstrap.sockets import listen, socket_path
 from threadlog.client.reading import Reader
 from threadlog.clock import SystemClock, rfc3339
 from threadlog.commands.service import Commands
-from threadlog.errors import ThreadlogError
+from threadlog.errors import RefusedError, ThreadlogError
 from threadlog.faults import arm
 from threadlog.ids import LOCAL_TENANT, ThreadId, WorkerId, WorkspaceId, derive, draw
 from threadlog.limits import DRAIN_TIMEOUT_MS
@@ -58,30 +62,46 @@ def make_tools(settings: Settings) -> Tools:
     return kind(workspaces_root=settings.workspaces_folder(), state_dir=state)
 
 
-@asynccontextmanager
-async def reading(settings: Settings) -> AsyncIterator[Reader]:
-    """A reader of the file, whether or not a runtime holds it.
+async def checked_tools(settings: Settings) -> Tools:
+    """Tools that have passed their self-test: without a sandbox no runtime starts.
 
-    Raises:  NotFoundError: there is no file yet.
+    Raises:  RefusedError: what failed, what to do, and how to go without a sandbox.
     """
-    file = await open_read_only(settings.log_file())
+    tools = make_tools(settings)
+    failed = [finding for finding in await tools.check() if finding.level == "fail"]
+    if not failed:
+        return tools
+    first = failed[0]
+    off = "" if settings.sandbox == "off" else "; or run without it: THREADLOG_SANDBOX=off"
+    raise RefusedError(f"sandbox: {first.check}: {first.evidence}: {first.fix}{off}")
+
+
+def make_data_folder(settings: Settings) -> None:
+    """The data folder exists; as root others may pass through it to their workspaces.
+
+    Raises:  RefusedError: it cannot be made.
+    """
+    folder = settings.data_folder()
     try:
-        blobs = SqliteBlobs(file, clock=SystemClock())
-        yield Reader(SqliteViews(file), blobs, None, LOCAL_TENANT)
-    finally:
-        await file.close()
+        folder.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RefusedError(
+            f"cannot make the data folder {folder}: {error.strerror}; set THREADLOG_DATA_DIR"
+        ) from error
 
 
 class Runtime:
     """The services on one file, whose lock this process holds. Made by `start`."""
 
     def __init__(
-        self, lock: FileLock, file: SqliteFile, services: Services, listener: socket.socket
+        self, lock: FileLock, file: SqliteFile, services: Services, address: Path, actor: str
     ) -> None:
+        """`actor` acts through the socket at `address`, where nobody listens yet."""
         self._lock = lock
         self._file = file
         self.services = services
-        self._listener: socket.socket | None = listener
+        self._address, self._actor = address, actor
+        self._listener: socket.socket | None = None
         self._server: object = None
 
     @classmethod
@@ -89,19 +109,21 @@ class Runtime:
         """The lock is held, all services run, and the socket takes commands.
 
         Raises:  LockedError: another process holds the lock.
+                 RefusedError: no command can be run here; the message says why.
+                 UsageError: the script, an address or the price list is wrong.
         """
-        # 1. Everything that may be wrong with what the user asked for, before the lock.
-        models = await load_models(settings, options.script)
-        prices = load_prices(settings)
-        _arm(settings)
-        # 2. The lock: from here on no other process writes the file.
+        # 1. The lock: from here on no other process writes the file.
         path, clock, instance = settings.log_file(), SystemClock(), draw()
         holder = Holder(os.getpid(), instance, rfc3339(clock.now_ms()))
         lock = FileLock(path)
+        make_data_folder(settings)
         lock.acquire(holder)
         try:
+            # 2. Everything that may be wrong with what was asked for, or with this machine.
+            _arm(settings)
+            models = await load_models(settings, options.script)
+            prices, tools = load_prices(settings), await checked_tools(settings)
             address = socket_path(settings, path)
-            listener = listen(address)
             file = await open_file(path, clock=clock, on_fatal=_die)
         except BaseException:
             lock.release()
@@ -118,31 +140,36 @@ class Runtime:
             clock=clock,
             models=models,
             unknown_model=MissingModel(),
-            tools=make_tools(settings),
+            tools=tools,
             prices=prices,
         )
         planner, runner = WorkerId(f"p-{instance}"), WorkerId(f"t-{instance}")
         members.register(planner)
         members.register(runner)
-        runtime = cls(lock, file, Services(ports, planner, runner), listener)
+        runtime = cls(lock, file, Services(ports, planner, runner), address, options.actor)
         if settings.sandbox == "off":
             notice("warning: THREADLOG_SANDBOX=off, commands run WITHOUT a sandbox, as this user")
         try:
-            # 3. The services.
+            # 3. The services. Whoever comes from now on waits in the socket's queue.
+            runtime.bind()
             await runtime.services.start()
-            # 4. Others may come: the socket has queued them since it was bound.
+            # 4. Others may come.
             lock.announce(replace(holder, socket=str(address)))
-            await runtime.listen(options.actor)
+            await runtime.take_commands()
         except BaseException:
             await runtime.stop(drain_ms=0)
             raise
         return runtime
 
-    async def listen(self, actor: str) -> None:
+    def bind(self) -> None:
+        """Commands may come through the socket; they wait until they are taken."""
+        self._listener = listen(self._address)
+
+    async def take_commands(self) -> None:
         """Commands that come through the socket are taken."""
         server = await asyncio.to_thread(importlib.import_module, "threadlog.gateway.server")
-        assert self._listener is not None
-        self._server = server.GatewayServer(self.commands(actor), self._listener, VERSION)
+        commands = self.commands(self._actor)
+        self._server = server.GatewayServer(commands, self._listener, VERSION)
 
     def commands(self, actor: str) -> Commands:
         """The commands of this process."""
@@ -160,17 +187,22 @@ class Runtime:
         """No thread has anything to do, and no new command can come any more."""
         if not await self.services.is_resting():
             notice("staying until the turns that this process carries have ended")
-        while not await self.services.is_resting():
-            await asyncio.sleep(_REST_S)
-        await self._close_socket()
-        while not await self.services.is_resting():
-            await asyncio.sleep(_REST_S)
+        while True:
+            while not await self.services.is_resting():
+                await asyncio.sleep(_REST_S)
+            await self._close_socket()
+            if await self.services.is_resting():
+                return
+            # A command came in at the last moment: its turn is carried, and can be cancelled.
+            self.bind()
+            await self.take_commands()
 
     async def stop(self, drain_ms: int = DRAIN_TIMEOUT_MS) -> None:
         """Nothing runs, the file is closed, the lock is free."""
         try:
             await self._close_socket()
             await self.services.stop(drain_ms)
+            await close_models(self.services.ports.models)
             await self._file.close()
         finally:
             self._lock.release()
@@ -182,6 +214,7 @@ class Runtime:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+            self._address.unlink(missing_ok=True)
 
 
 async def copy_folder(settings: Settings, source: Path, thread: ThreadId) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from threadlog.adapters.sqlite.lock import read_holder
-from threadlog.bootstrap.embedded import Notice, RunOptions, Runtime, copy_folder, reading
+from threadlog.bootstrap.embedded import Notice, RunOptions, Runtime, copy_folder
+from threadlog.bootstrap.reading import reading
 from threadlog.client.http import HttpCommands
 from threadlog.client.interface import CommandPort
 from threadlog.client.reading import Reader
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
-from threadlog.errors import LockedError
+from threadlog.errors import LockedError, ThreadlogError
 from threadlog.ids import CallId, ThreadId, TurnId
 from threadlog.settings import Settings
 
@@ -34,6 +35,7 @@ class Link:
         self._remote: HttpCommands | None = None
         self._taking = asyncio.Lock()
         self._reader: Reader | None = None
+        self._is_stuck = False
         self.is_detached = False
 
     @property
@@ -57,8 +59,11 @@ class Link:
         await copy_folder(self._settings, source, thread)
 
     async def stopped(self, thread: ThreadId) -> None:
-        """Returns when a bug of ours has stopped the thread in this process; else never."""
-        while self._runtime is None or thread not in self._runtime.services.broken:
+        """Returns when an error has stopped the thread in this process; else never."""
+        while not self._is_stuck:
+            services = None if self._runtime is None else self._runtime.services
+            if services is not None and (services.has_failed or thread in services.broken):
+                return
             await asyncio.sleep(_WATCH_S)
 
     def detach(self) -> None:
@@ -94,11 +99,12 @@ class Link:
                 self._runtime = runtime
                 return runtime.commands(self._options.actor)
 
-    async def lose(self) -> None:
-        """The runtime did not answer: look for it again, or be it."""
+    async def lose(self, lost: CommandPort) -> None:
+        """The runtime behind `lost` did not answer: look for it again, or be it."""
         async with self._taking:
-            remote, self._remote = self._remote, None
-            if remote is not None:
+            remote = self._remote
+            if remote is not None and remote is lost:
+                self._remote = None
                 await remote.close()
 
     async def watch(self) -> None:
@@ -109,6 +115,10 @@ class Link:
                 runtime = await Runtime.start(self._settings, self._options, self._notice)
             except LockedError:
                 continue
+            except ThreadlogError as error:
+                self._notice(f"the other process ended, and this one cannot carry on: {error}")
+                self._is_stuck = True
+                return
             async with self._taking:
                 self._runtime = runtime
             self._notice("the other process ended: carrying on from the log")
@@ -147,7 +157,7 @@ class _Finding:
             except LockedError:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
-                await self._link.lose()
+                await self._link.lose(target)
                 await asyncio.sleep(_TRY_S)
 
     async def create_thread(self, new: NewThread, *, key: str) -> Accepted:

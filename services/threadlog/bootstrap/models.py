@@ -63,6 +63,14 @@ async def load_models(settings: Settings, script: Path | None) -> Mapping[str, M
     return models
 
 
+async def close_models(models: Mapping[str, Model]) -> None:
+    """No connection to a provider is open. Adapters that keep none have no `aclose`."""
+    for model in models.values():
+        close = getattr(model, "aclose", None)
+        if close is not None:
+            await close()
+
+
 async def model_choice(settings: Settings, flag: str | None, script: Path | None) -> ModelRef:
     """The model of a new thread: the flag, the settings, or the only one that there is.
 

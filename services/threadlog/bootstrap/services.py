@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from threadlog.clock import Clock
-from threadlog.ids import ThreadId, WorkerId
+from threadlog.ids import Position, ThreadId, WorkerId
 from threadlog.limits import DRAIN_TIMEOUT_MS
 from threadlog.planner.prices import NO_PRICES, Prices
 from threadlog.planner.service import Planner, PlannerPorts
@@ -19,7 +19,7 @@ from threadlog.ports.snapshots import Snapshots
 from threadlog.ports.tools import Tools
 from threadlog.ports.views import Views, ViewWriter
 from threadlog.projection.service import Projection
-from threadlog.runtime.actor import ActorPorts
+from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
 from threadlog.runtime.shared_fold import SharedFold
 from threadlog.tool_runner.service import SLOTS, ToolRunner
@@ -80,11 +80,21 @@ class Services:
         # 2. The views are at the end of the log.
         end = await self.ports.log.end()
         self._run(self.projection.run(), "projection")
-        await self.ports.views.wait(end)
+        await self._caught_up(end)
         # 3. Planner and tool-runner go on from there, with the threads that are open.
         open_threads = await self.ports.views.open_threads()
         self._run(self.planner.worker.run(end, open_threads), "planner")
         self._run(self.tool_runner.worker.run(end, open_threads), "tool-runner")
+
+    async def _caught_up(self, end: Position) -> None:
+        """The views are at `end`; the projection's error, if that is what ended it instead."""
+        waiting = asyncio.ensure_future(self.ports.views.wait(end))
+        try:
+            await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+            self._check()
+            await waiting
+        finally:
+            waiting.cancel()
 
     def _run(self, work, name: str) -> None:  # type: ignore[no-untyped-def]  # coroutines
         task = asyncio.create_task(work, name=name)
@@ -110,13 +120,26 @@ class Services:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def is_resting(self) -> bool:
-        """Whether no thread has anything to do and no claim is open; broken ones aside."""
+        """Whether no thread has anything to do and no claim is open; broken ones aside.
+
+        Raises:  what ended one of the services, if one has ended.
+        """
+        self._check()
         if self.planner.is_busy or self.tool_runner.is_busy:
             return False
-        end = await self.ports.log.end()
-        await self.ports.views.wait(end)
+        await self._caught_up(await self.ports.log.end())
         open_threads = {thread for _, thread in await self.ports.views.open_threads()}
         return open_threads <= self.broken
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a service has ended by an error: nothing moves any more in this process."""
+        return any(_error_of(task) is not None for task in self._tasks)
+
+    def _check(self) -> None:
+        for task in self._tasks:
+            if (error := _error_of(task)) is not None:
+                raise error
 
     @property
     def broken(self) -> set[ThreadId]:
@@ -124,6 +147,10 @@ class Services:
         return self.planner.worker.broken | self.tool_runner.worker.broken
 
 
+def _error_of(task: asyncio.Task[None]) -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
 def _report(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if (error := _error_of(task)) is not None:
         _log.error("%s ended: %s", task.get_name(), error, exc_info=error)

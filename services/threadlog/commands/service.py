@@ -150,8 +150,8 @@ class Commands:
                     return _known(found, events[-1])
             receipts = await self._log.append(events)
             judged = await self._judged(thread, receipts)
-            if judged.void == "repeat":
-                return _known(await self._found(thread, events[-1].event_id), events[-1])
+            if judged.void == "repeat" or judged.position < receipts[0].position:
+                return await self._repeated(thread, events)
             if judged.void != "stale":
                 return _accepted(judged)
             head = (await self._row(thread)).head
@@ -161,6 +161,11 @@ class Commands:
         last = receipts[-1]
         await self._views.wait(last.position)
         return await self._found(thread, last.event_id)
+
+    async def _repeated(self, thread: ThreadId, events: Sequence[Event]) -> Accepted:
+        """What was accepted before under these ids, if it was the same."""
+        known = [_known(await self._found(thread, e.event_id), e) for e in events]
+        return known[-1]
 
     async def _found(self, thread: ThreadId, event_id: EventId) -> StoredEvent:
         found = await self._views.find(self._tenant, thread, event_id)

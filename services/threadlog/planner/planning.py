@@ -4,20 +4,21 @@ The next decision is made in the state after each planned event, so that a respo
 end of the step and the end of the turn leave in one append.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from threadlog.clock import Clock
 from threadlog.events.content import ModelRef
-from threadlog.events.step import Manifest, ModelResponded, StepFinished, StepStarted
+from threadlog.events.envelope import Event
+from threadlog.events.step import ModelResponded, StepFinished, StepStarted
 from threadlog.events.tool import ToolFinished, ToolRequested
 from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.events.writer import EventWriter
 from threadlog.ids import CallId, EventId, call_id, caused_id, claim_id, turn_id
 from threadlog.planner.content import Content
+from threadlog.planner.requests import manifest, model_request
 from threadlog.planner.screening import Screened, screen
-from threadlog.ports.model import Model, ModelRequest, ToolSpec
+from threadlog.ports.model import Model
 from threadlog.runtime.chain import Chain
 from threadlog.runtime.claims import OwnClaim
 from threadlog.thread.decide import (
@@ -31,12 +32,10 @@ from threadlog.thread.decide import (
     WaitUntil,
     decide,
 )
+from threadlog.thread.fold import judge
 from threadlog.thread.messages import MessageCall
 from threadlog.thread.state import Call, ThreadState
-from threadlog.thread.tool_text import TOOL_DESCRIPTION, TOOL_PARAMETERS
 
-_CLI = ToolSpec("cli", TOOL_DESCRIPTION, TOOL_PARAMETERS)
-_TOOLS = {_CLI.name: _CLI}
 _CHAIN_MAX = 64
 """More decisions than one append can need; a longer chain is our bug."""
 
@@ -60,17 +59,41 @@ class Planning(Chain):
         self.claim: OwnClaim | None = None
         self.wait_ms: int | None = None
         self.missing: set[str] = set()
+        self._held: list[Event] = []
         self._content = content
         self._clock = clock
 
+    def give_up(self, release: Event) -> None:
+        """The release is planned: now where it is valid, else right before its step is claimed.
+
+        A claim whose append failed may have been planned together with what led to it. Until that
+        is in the log, its release is void there, and the claim must not be appended again.
+        """
+        if judge(self.state, release).void is None:
+            self.include(release)
+        else:
+            self._held.append(release)
+
     def follow(self, models: Mapping[str, Model], default: Model, *, may_claim: bool) -> None:
         """Everything that follows from the state is planned, up to a claim or a wait."""
+        self._follow(models, default, may_claim=may_claim)
+        self._include_held()
+
+    def _include_held(self) -> None:
+        held, self._held = self._held, []
+        for release in held:
+            self.include(release)
+
+    def _follow(self, models: Mapping[str, Model], default: Model, *, may_claim: bool) -> None:
         for _ in range(_CHAIN_MAX):
             before = self.state
             for intent in decide(self.state, self._clock.now_ms()):
                 if self.claim is not None or self.missing:
                     return
                 if isinstance(intent, ClaimStep):
+                    self._include_held()
+                    if self.state is not before:
+                        break
                     if may_claim:
                         model = models.get(intent_provider(self.state), default)
                         self._claim(intent, model)
@@ -178,17 +201,7 @@ class Planning(Chain):
         self.missing = self._content.missing(messages)
         if self.missing:
             return
-        system = self._content.system_prompt
-        tools = tuple(_TOOLS[name] for name in config.tools if name in _TOOLS)
-        request = ModelRequest(
-            model=config.model,
-            system_prompt=None if system is None else self._content.text(system),
-            tools=tools,
-            messages=messages,
-            thinking=config.thinking,
-            output_tokens_max=config.output_tokens_max,
-            blobs=self._content.found_blobs(),
-        )
+        request = model_request(config, self._content, messages)
         rendered = model.render(request)
         step, worker = intent.step, self.writer.worker
         assert worker is not None
@@ -198,7 +211,7 @@ class Planning(Chain):
             decided_at=self.head,
             admits=intent.admits,
             model=config.model,
-            manifest=_manifest(request, rendered, self.head, model.renderer),
+            manifest=manifest(request, rendered, self.head, model.renderer),
         )
         event_id = claim_id(intent.turn.turn_id, step.number, step.attempt, worker, self.head)
         event = self.add(body, event_id, step.cause)
@@ -213,21 +226,3 @@ def intent_provider(state: ThreadState) -> str:
 def finished_id(call: CallId, attempt: int, by: str) -> EventId:
     """The id of a call's `tool.finished`."""
     return caused_id(call, "tool.finished", attempt, by)
-
-
-def _manifest(request: ModelRequest, rendered: bytes, head: int, renderer: str) -> Manifest:
-    system = request.system_prompt
-    tools = "\n".join(f"{t.name}\n{t.description}\n{t.parameters}" for t in request.tools)
-    return Manifest(
-        from_seq=0,
-        to_seq=head,
-        system_sha256=None if system is None else _sha256(system.encode()),
-        tools_sha256=_sha256(tools.encode()),
-        request_sha256=_sha256(rendered),
-        request_bytes=len(rendered),
-        renderer=renderer,
-    )
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

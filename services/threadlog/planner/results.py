@@ -16,6 +16,7 @@ from threadlog.events.step import (
 )
 from threadlog.ids import EventId
 from threadlog.planner.retry import retry_delay_ms
+from threadlog.runtime.content import printable
 from threadlog.thread.state import Step
 
 
@@ -76,7 +77,7 @@ def _failed(error: ModelError, claim: EventId, step: Step, clock: Clock) -> Mode
         claim=claim,
         attempt=step.attempt,
         error_class=error_class,
-        message=str(error)[:2_000],
+        message=printable(str(error))[:2_000],
         retryable=delay_ms is not None,
         delay_ms=delay_ms or 0,
         due_at_ms=clock.now_ms() + (delay_ms or 0),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from threadlog.errors import ModelError
 from threadlog.events.content import OutputPart, TextPart, ThinkingPart
-from threadlog.events.envelope import Event
+from threadlog.events.envelope import Body, Event
 from threadlog.events.step import ModelCall, StepReleased, StepStarted
 from threadlog.ids import WorkerId, caused_id
 from threadlog.planner.content import Content
@@ -22,7 +22,8 @@ from threadlog.ports.blobs import Blobs
 from threadlog.ports.model import Delta, Model, ModelReply
 from threadlog.ports.notify import LiveDelta, Notify
 from threadlog.ports.texts import store_texts
-from threadlog.runtime.actor import Acting, Actor, ActorPorts, Plan
+from threadlog.runtime.acting import Acting, ActorPorts, Plan
+from threadlog.runtime.actor import Actor
 from threadlog.runtime.claims import OwnClaim, ReleaseReason
 from threadlog.runtime.content import text_of, with_text
 from threadlog.runtime.lanes import Lane
@@ -101,9 +102,9 @@ class Planner(Actor[Planned]):
         planning = Planning(lane.state, own.content, self.writer, clock)
         releases = list(own.table.releases)
         for claim, reason in releases:
-            event = self.release_event(lane, claim, reason)
-            planning.include(event)
-        for claim in own.table.finished():
+            planning.give_up(self.release_event(lane, claim, reason))
+        outcomes = own.table.finished()
+        for claim in outcomes:
             self._plan_result(planning, claim)
         planning.follow(
             self._planner_ports.models,
@@ -116,7 +117,7 @@ class Planner(Actor[Planned]):
         if planning.wait_ms is not None and not planning.events:
             self.act_later(lane, planning.wait_ms)
         claims = [] if planning.claim is None else [planning.claim]
-        return Plan(planning.events, claims, releases)
+        return Plan(planning.events, claims, releases, outcomes)
 
     def _plan_result(self, planning: Planning, claim: OwnClaim) -> None:
         turn = planning.state.turn
@@ -129,19 +130,17 @@ class Planner(Actor[Planned]):
         event_id = caused_id(claim.claim_id, body.TYPE)
         planning.add(body, event_id, claim.claim_id, actor=actor)
 
-    def release_event(self, lane: Lane[Planned], claim: OwnClaim, reason: ReleaseReason) -> Event:
-        """`step.released`; it follows from the claim, or from what the claim followed from."""
+    def release_body(self, claim: OwnClaim, reason: ReleaseReason) -> Body:
+        """`step.released`."""
         started = claim.event.body
         assert isinstance(started, StepStarted)
-        body = StepReleased(
+        return StepReleased(
             number=started.number,
             attempt=started.attempt,
             claim=claim.claim_id,
             by="writer",
             reason=reason,
         )
-        event_id = caused_id(claim.claim_id, body.TYPE, "writer")
-        return self.stream_event(lane, body, event_id, claim.release_cause)
 
     def settlement(self, lane: Lane[Planned], claim: Claim, call: Call | None) -> Event:
         """A dead writer's request is asked again: its attempt is released."""
@@ -198,7 +197,13 @@ class Planner(Actor[Planned]):
             if not claim.stopping:
                 raise
             return self._stopped(lane, pieces)
+        claim.is_over = True
         return await self._stored(lane, reply)
+
+    def failed_result(self, error: Exception) -> Result:
+        """A model adapter that breaks its word is not asked again."""
+        text = f"{type(error).__name__}: {error}"
+        return Failed(ModelError(text, error_class="internal", retryable=False))
 
     def _live(self, lane: Lane[Planned], claim: OwnClaim) -> Callable[[Delta, int], None]:
         turn, body, notify = lane.state.turn, claim.event.body, self._planner_ports.notify

@@ -78,6 +78,7 @@ class Projection:
         self._loader = loader
         self._folding = folding
         self._threads: OrderedDict[str, Projected] = OrderedDict()
+        self._broken: set[str] = set()
         self.watermark = Position(0)
         self.mismatches = 0
 
@@ -89,7 +90,7 @@ class Projection:
         """
         while True:
             self._threads.clear()
-            self.watermark = await self._views.watermark()
+            self.watermark = await patiently(self._views.watermark)
             async for batch in self._log.subscribe(self.watermark):
                 if not await self._apply(batch):
                     break
@@ -98,7 +99,7 @@ class Projection:
         """Whether the views moved as expected."""
         batch = Batch()
         for record in records:
-            await self._project(batch, record)
+            await self._guarded(batch, record)
         rows = [self._row(thread) for thread in batch.touched.values()]
         expected, watermark = self.watermark, records[-1].position
         views = ViewBatch(
@@ -121,6 +122,21 @@ class Projection:
             frame = Advanced(row.head, row.open_turn, row.status == "idle")
             self._notify.publish(row.tenant_id, row.thread_id, frame)
         return True
+
+    async def _guarded(self, batch: Batch, record: Record) -> None:
+        """A record at which our own code fails stops its thread's views, never the others'."""
+        if record.key in self._broken:
+            batch.dead_letters.append(DeadLetter(record.position, "its thread was stopped"))
+            return
+        try:
+            await self._project(batch, record)
+        except Exception as error:  # noqa: BLE001  # a worker's edge
+            _log.exception("projection: %s stopped at %d", record.key, record.position)
+            self._broken.add(record.key)
+            self._threads.pop(record.key, None)
+            batch.touched.pop(record.key, None)
+            reason = f"the projection failed here: {type(error).__name__}"
+            batch.dead_letters.append(DeadLetter(record.position, reason))
 
     async def _project(self, batch: Batch, record: Record) -> None:
         event = record.event
@@ -165,10 +181,11 @@ class Projection:
 
     async def _load(self, event: Event, before: Position) -> Projected:
         tenant, name = event.tenant_id, event.thread_id
-        loaded = await patiently(lambda: self._loader.load(tenant, name, before))
+        # Exactly: views that lost their last batches are made again from before the snapshot.
+        loaded = await patiently(lambda: self._loader.load(tenant, name, before, exact=True))
         self.mismatches += loaded.snapshot == "mismatch"
         thread = Projected(loaded.state, loaded.position)
-        row = await self._views.thread(tenant, name)
+        row = await patiently(lambda: self._views.thread(tenant, name))
         if row is not None:
             thread.title, thread.created_at = row.title, row.created_at
             thread.updated_at = row.updated_at

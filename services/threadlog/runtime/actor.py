@@ -11,23 +11,21 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from threadlog.clock import Clock, rfc3339
-from threadlog.errors import LogUnavailableError, TransientError
-from threadlog.events.envelope import Event
+from threadlog.clock import rfc3339
+from threadlog.errors import TransientError
+from threadlog.events.envelope import Body, Event
 from threadlog.events.writer import EventWriter
 from threadlog.faults import reach
-from threadlog.ids import NO_POSITION, EventId, Position, WorkerId
-from threadlog.limits import CLAIM_TTL_MS
-from threadlog.ports.log import Log, Record
-from threadlog.ports.members import Members
-from threadlog.runtime.claims import ClaimTable, OwnClaim, ReleaseReason
+from threadlog.ids import EventId, Position, WorkerId, caused_id
+from threadlog.limits import CLAIM_TTL_MS, KILL_WAIT_MS
+from threadlog.ports.log import Record
+from threadlog.runtime.acting import Acting, ActorPorts, Plan
+from threadlog.runtime.claims import OwnClaim, ReleaseReason
 from threadlog.runtime.lanes import Lane
-from threadlog.runtime.load import Loaded, Loader
+from threadlog.runtime.load import Loaded
 from threadlog.runtime.patience import patiently
-from threadlog.runtime.shared_fold import SharedFold
 from threadlog.runtime.worker import Worker
 from threadlog.thread.decide import open_claims
 from threadlog.thread.fold import Judgement
@@ -36,48 +34,11 @@ from threadlog.thread.state import Call, Claim, ThreadState
 _log = logging.getLogger("threadlog.actor")
 _RETRY_S = 0.2
 _LIVENESS_S = 1.0
-_CLOSING_MS = 3_000
-"""How long a drained worker waits to read back what it said of its last claims."""
+_CLOSING_S = KILL_WAIT_MS / 1_000 + 1.0
+"""How long a drained worker waits for its last effects to end and to be on record."""
 _CLOSING_STEP_S = 0.01
 
-
-@dataclass(slots=True)
-class Acting:
-    """An actor's part of a lane.
-
-    Shapes:  `sending`: an append is in flight. `is_woken`: the lane acts in a moment. `wait_for`:
-             where the last append ended, to be read back. `watched`: foreign claims being watched.
-    """
-
-    table: ClaimTable = field(default_factory=ClaimTable)
-    sending: bool = False
-    is_woken: bool = False
-    wait_for: Position = NO_POSITION
-    watched: set[EventId] = field(default_factory=set)
-    timer: asyncio.TimerHandle | None = None
-
-
 A = TypeVar("A", bound=Acting)
-
-
-@dataclass(slots=True)
-class Plan:
-    """What is appended next: events in order, which are claims of ours, which releases."""
-
-    events: list[Event] = field(default_factory=list)
-    claims: list[OwnClaim] = field(default_factory=list)
-    releases: list[tuple[OwnClaim, ReleaseReason]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class ActorPorts:
-    """What every actor needs of the world."""
-
-    log: Log
-    loader: Loader
-    members: Members
-    clock: Clock
-    folding: SharedFold
 
 
 class Actor(ABC, Generic[A]):
@@ -110,16 +71,22 @@ class Actor(ABC, Generic[A]):
     async def run_effect(self, lane: Lane[A], claim: OwnClaim) -> Any:
         """The effect of the claim; what it returns becomes `claim.result`.
 
-        Raises:  CancelledError is turned into a result by the subclass when `claim.stopping`.
+        Effects: sets `claim.is_over` when only the result is still to be stored.
+        Raises:  CancelledError is turned into a result by the subclass when `claim.stopping`; any
+                 other error is turned into one by `failed_result`.
         """
+
+    @abstractmethod
+    def failed_result(self, error: Exception) -> Any:
+        """The result of an effect that broke off with an error nobody foresaw."""
 
     @abstractmethod
     def must_stop(self, lane: Lane[A], claim: OwnClaim) -> bool:
         """Whether the state says that this claim's effect must stop, or must not start."""
 
     @abstractmethod
-    def release_event(self, lane: Lane[A], claim: OwnClaim, reason: ReleaseReason) -> Event:
-        """The event that gives the claim up."""
+    def release_body(self, claim: OwnClaim, reason: ReleaseReason) -> Body:
+        """The body of the event that gives the claim up."""
 
     @abstractmethod
     def settlement(self, lane: Lane[A], claim: Claim, call: Call | None) -> Event:
@@ -150,13 +117,24 @@ class Actor(ABC, Generic[A]):
         if judgement.void is None:
             self.learn(lane, event)
         if event.worker == self.worker_id:
-            claim = lane.own.table.claims.get(event.event_id)
-            if claim is not None and claim.status == "pending":
-                claim.drop_timer()
-                if judgement.void is None:
-                    claim.is_read_back = True
-                else:
-                    self._forget(lane, claim)
+            self._on_own(lane, event, is_accepted=judgement.void is None)
+
+    def _on_own(self, lane: Lane[A], event: Event, *, is_accepted: bool) -> None:
+        """An event of this worker came back; of two copies of a claim the first one counts."""
+        table = lane.own.table
+        claim = table.claims.get(event.event_id)
+        if claim is None:
+            # A late copy of a claim that was given up before it came: it is given up again.
+            if is_accepted and event.event_id in {c.event_id for c, _ in open_claims(lane.state)}:
+                stray = OwnClaim(event, None, is_read_back=True)
+                table.claims[event.event_id] = stray
+                table.release(stray, "late")
+        elif claim.status == "pending" and not claim.is_read_back:
+            claim.drop_timer()
+            if is_accepted:
+                claim.is_read_back = True
+            else:
+                self._forget(lane, claim)
 
     def on_batch(self, position: Position, lanes: Sequence[Lane[A]]) -> None:
         """Every touched lane acts."""
@@ -164,16 +142,24 @@ class Actor(ABC, Generic[A]):
             self.act(lane)
 
     def is_idle(self, lane: Lane[A]) -> bool:
-        """No turn, no claim, nothing on its way."""
+        """No turn, no claim, nothing to plan, nothing on its way."""
         own = lane.own
-        return lane.state.turn is None and own.table.is_empty and not own.sending
+        if lane.state.turn is not None or own.sending or lane.position < own.wait_for:
+            return False
+        return own.table.is_empty and not own.is_woken and not self.concerns(lane.state)
 
     # -- acting
 
     def act(self, lane: Lane[A]) -> None:
         """Whatever the lane's state asks of this service is under way."""
-        if lane.broken or lane.backlog is not None:
+        if lane.broken or lane.backlog is not None or self.worker.has_ended:
             return
+        try:
+            self._act(lane)
+        except Exception:  # noqa: BLE001  # a worker's edge
+            self.worker.break_lane(lane)
+
+    def _act(self, lane: Lane[A]) -> None:
         own = lane.own
         self._sweep(lane)
         if own.sending or lane.position < own.wait_for:
@@ -203,7 +189,18 @@ class Actor(ABC, Generic[A]):
         loop = asyncio.get_running_loop()
         lane.own.timer = loop.call_later(delay_ms / 1_000, self.act, lane)
 
-    def stream_event(self, lane: Lane[A], body: Any, event_id: EventId, cause: EventId) -> Event:
+    def release_event(self, lane: Lane[A], claim: OwnClaim, reason: ReleaseReason) -> Event:
+        """The release; it follows from the claim, or from what the claim followed from."""
+        body = self.release_body(claim, reason)
+        return self.writer.make(
+            lane.stream,
+            body,
+            caused_id(claim.claim_id, body.TYPE, "writer"),
+            caused_by=claim.release_cause,
+            turn_id=claim.event.turn_id,
+        )
+
+    def stream_event(self, lane: Lane[A], body: Body, event_id: EventId, cause: EventId) -> Event:
         """An event of the lane's open turn."""
         turn = lane.state.turn
         return self.writer.make(
@@ -225,10 +222,8 @@ class Actor(ABC, Generic[A]):
         reach(f"{self.name}.{kind}.before_append")
         try:
             receipts = await self._ports.log.append(plan.events)
-        except LogUnavailableError:
-            own.sending = False
-            raise
         except TransientError:
+            # Unknown, not absent: the claims may come yet, so they are given up (`noreclaim`).
             for claim in plan.claims:
                 if claim.status == "pending":
                     own.table.release(claim, "unacknowledged")
@@ -237,6 +232,8 @@ class Actor(ABC, Generic[A]):
             return
         reach(f"{self.name}.{kind}.after_append")
         own.table.releases = [r for r in own.table.releases if r not in plan.releases]
+        for claim in (*plan.outcomes, *(claim for claim, _ in plan.releases)):
+            claim.is_reported = True
         own.wait_for = receipts[-1].position
         own.sending = False
         if lane.position >= own.wait_for:
@@ -260,6 +257,8 @@ class Actor(ABC, Generic[A]):
         else:
             claim.status = "running"
             claim.task = self.worker.spawn(lane, self._effect(lane, claim))
+            # However it ends, also when it is cancelled before it began.
+            claim.task.add_done_callback(lambda _: self.wake(lane))
 
     async def _effect(self, lane: Lane[A], claim: OwnClaim) -> None:
         """The last check, then the effect, then its outcome."""
@@ -267,11 +266,15 @@ class Actor(ABC, Generic[A]):
         if claim.is_late(self._ports.clock.mono_ms()):
             claim.status = "pending"
             lane.own.table.release(claim, "late")
-        else:
+            return
+        claim.has_begun = True
+        try:
             claim.result = await self.run_effect(lane, claim)
-            claim.status = "finished"
-            reach(f"{self.name}.effect.after")
-        self.wake(lane)
+        except Exception as error:  # noqa: BLE001  # a worker's edge: it ends as an outcome
+            _log.exception("%s: the effect of claim %s broke off", self.name, claim.claim_id)
+            claim.result = self.failed_result(error)
+        claim.status = "finished"
+        reach(f"{self.name}.effect.after")
 
     def _sweep(self, lane: Lane[A]) -> None:
         """Own claims against the state in hand: stop what must stop, forget what is closed."""
@@ -282,17 +285,27 @@ class Actor(ABC, Generic[A]):
         open_ids = {claim.event_id for claim, _ in claims}
         is_read = not own.sending and lane.position >= own.wait_for
         for claim in list(own.table.claims.values()):
-            if claim.status == "pending" and claim.is_read_back:
+            is_open = claim.claim_id in open_ids
+            if claim.status == "running":
+                self._sweep_running(lane, claim, is_open=is_open)
+            elif claim.status == "pending" and is_open and claim.is_read_back:
                 self._start(lane, claim)
-            elif claim.status == "running":
-                self._sweep_running(lane, claim, is_open=claim.claim_id in open_ids)
-            elif is_read and claim.status != "pending" and claim.claim_id not in open_ids:
+            elif claim.status == "pending" and not claim.is_read_back:
+                continue
+            elif is_read and not is_open:
                 self._forget(lane, claim)
+            elif is_read and claim.is_reported:
+                self._unclosed(lane, claim)
         for foreign, call in claims:
             is_foreign = foreign.worker != self.worker_id and self.owns(call)
             if is_foreign and foreign.event_id not in own.watched:
                 own.watched.add(foreign.event_id)
                 self.worker.spawn(lane, self._watch(lane, foreign, call))
+
+    def _unclosed(self, lane: Lane[A], claim: OwnClaim) -> None:
+        """What closes the claim was read back and did not: appending it again would not end."""
+        assert lane.state.halted is not None, f"claim {claim.claim_id} cannot be closed"
+        self._forget(lane, claim)
 
     def _forget(self, lane: Lane[A], claim: OwnClaim) -> None:
         lane.own.table.forget(claim)
@@ -302,11 +315,17 @@ class Actor(ABC, Generic[A]):
         task = claim.task
         assert task is not None
         if task.done():
+            assert not claim.has_begun, "an effect that began ends with a result"
             claim.status = "pending"
             lane.own.table.release(claim, "stopping")
-        elif not claim.stopping and (not is_open or self.must_stop(lane, claim)):
+        elif not is_open or self.must_stop(lane, claim):
+            self._stop(claim)
+
+    def _stop(self, claim: OwnClaim) -> None:
+        """The effect is told to end, once; a result that is there already is kept."""
+        if claim.task is not None and not claim.stopping and not claim.is_over:
             claim.stopping = True
-            task.cancel()
+            claim.task.cancel()
 
     async def _watch(self, lane: Lane[A], claim: Claim, call: Call | None) -> None:
         """Rules `gone`, `fresh`, `watch`: settle the claim once its writer is certainly gone."""
@@ -330,18 +349,22 @@ class Actor(ABC, Generic[A]):
     async def drain(self, timeout_ms: int) -> None:
         """Nothing of this worker runs any more: waited for up to `timeout_ms`, then cancelled.
 
-        Effects: no claim starts from now on. What had to be cancelled has its outcome appended.
+        Effects: no claim starts from now on. What had to be cancelled has its outcome appended, and
+                 what was claimed and not begun its release, as far as the log takes them.
         """
         self.is_draining = True
+        # 1. Let it end.
         tasks = [c.task for c in self._own_claims() if c.status == "running" and c.task]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_ms / 1_000)
+        # 2. End it.
         for claim in self._own_claims():
-            if claim.status == "running" and claim.task is not None:
-                claim.stopping = True
-                claim.task.cancel()
-        deadline = self._ports.clock.mono_ms() + _CLOSING_MS
-        while self.is_busy and self._ports.clock.mono_ms() < deadline:
+            if claim.status == "running":
+                self._stop(claim)
+        # 3. Have it on record.
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _CLOSING_S
+        while self.is_busy and not self.worker.has_ended and loop.time() < deadline:
             await asyncio.sleep(_CLOSING_STEP_S)
 
     def _own_claims(self) -> list[OwnClaim]:
@@ -349,8 +372,9 @@ class Actor(ABC, Generic[A]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether any claim of this worker is open, or an append of it under way."""
-        return any(
-            not lane.broken and (not lane.own.table.is_empty or lane.own.sending)
-            for lane in self.worker.lanes
-        )
+        """Whether a claim of this worker is open, or an append of it under way.
+
+        A broken lane does not count: nothing moves it in this process.
+        """
+        lanes = (lane for lane in self.worker.lanes if not lane.broken)
+        return any(not x.own.table.is_empty or x.own.sending for x in lanes)

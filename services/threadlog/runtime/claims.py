@@ -21,9 +21,12 @@ ReleaseReason = Literal["late", "revoked", "unacknowledged", "stopping", "shutdo
 class OwnClaim:
     """One claim of this worker.
 
-    Shapes:  `job` is what the effect needs, prepared before the claim was sent; `result` is what
-             came of it, None before. `status`: `pending` until its effect starts; `is_read_back`:
-             it came back from the log, accepted. `stopping`: its task was told to stop.
+    Shapes:  `job` is what the effect needs, prepared before the claim was sent, None for a copy of
+             a claim that was given up already; `result` is what came of it, None before. `status`:
+             `pending` until its effect starts; `is_read_back`: it came back from the log, accepted.
+             `has_begun`: the effect may have happened. `is_over`: it has happened, and its result
+             is being stored. `stopping`: its task was told to stop. `is_reported`: the event that
+             closes the claim was appended.
     Units:   `sent_ms` on the monotonic clock.
     """
 
@@ -33,7 +36,10 @@ class OwnClaim:
     status: ClaimStatus = "pending"
     result: Any = None
     is_read_back: bool = False
+    has_begun: bool = False
+    is_over: bool = False
     stopping: bool = False
+    is_reported: bool = False
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
 

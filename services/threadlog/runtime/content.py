@@ -14,6 +14,11 @@ from threadlog.events.content import (
 from threadlog.thread.messages import AssistantMessage, Message, UserMessage
 
 
+def printable(text: str) -> str:
+    """The text without halves of surrogate pairs, which no event can hold: a path may have them."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def text_of(part: OutputPart) -> Text:
     """The content member of an output part."""
     return part.json_text if isinstance(part, NativePart) else part.text

@@ -24,7 +24,7 @@ class Loaded:
     """A state, and the position up to which it has every record of its thread.
 
     Shapes:  `folded` counts the records that had to be folded; `snapshot` says what came of the
-             snapshot: `hit`, `miss` (there is none), `behind` (ahead of `before`), `mismatch`.
+             snapshot: `hit`, `miss` (there is none), `ahead` (too new to be used), `mismatch`.
     """
 
     state: ThreadState
@@ -40,15 +40,20 @@ class Loader:
         self.views = views
         self._snapshots = snapshots
 
-    async def load(self, tenant: TenantId, thread: ThreadId, before: Position) -> Loaded:
+    async def load(
+        self, tenant: TenantId, thread: ThreadId, before: Position, *, exact: bool = False
+    ) -> Loaded:
         """The state with every record of the thread at a position lower than `before`.
 
         Shapes:  it may be ahead of that, never behind: skip records up to `Loaded.position`.
+                 `exact`: it is not ahead, whatever snapshot there is.
         """
         state, position = ThreadState(tenant, thread), NO_POSITION
         snapshot = await self._snapshots.newest(tenant, thread)
         found = "miss"
-        if snapshot is not None:
+        if snapshot is not None and exact and snapshot.position >= before:
+            found = "ahead"
+        elif snapshot is not None:
             try:
                 state = decode_state(snapshot.state, snapshot.fold_version, snapshot.sha256)
                 position, found = snapshot.position, "hit"

@@ -66,6 +66,7 @@ class Worker(Generic[L]):
         self._lanes: Lanes[L] = Lanes(service.new_lane, LANES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self.position = Position(0)
+        self.has_ended = False
         self.broken: set[ThreadId] = set()
 
     @property
@@ -76,7 +77,8 @@ class Worker(Generic[L]):
     async def run(self, after: Position, open_threads: Sequence[tuple[TenantId, ThreadId]]) -> None:
         """Follows the log behind `after` for ever; `open_threads` are loaded first.
 
-        Effects: the service's own. Ends only by cancellation or an error of the log.
+        Effects: the service's own. Ends only by cancellation or an error of the log; then nothing
+                 that it spawned runs any more, and `has_ended`.
         """
         self.position = after
         for tenant, thread in open_threads:
@@ -89,23 +91,29 @@ class Worker(Generic[L]):
                 self._service.on_batch(self.position, list(touched.values()))
                 self._lanes.evict(self._service.is_idle)
         finally:
-            for task in list(self._tasks):
+            self.has_ended = True
+            tasks = list(self._tasks)
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def spawn(self, lane: Lane[L], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """`work` runs beside the loop; if it raises, the lane is broken, and that is reported."""
         task = asyncio.create_task(self._guarded(lane, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that was cancelled before it began has never awaited its work.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     async def _guarded(self, lane: Lane[L], work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except Exception:  # noqa: BLE001  # a worker's edge
-            self._break(lane)
+            self.break_lane(lane)
 
-    def _break(self, lane: Lane[L]) -> None:
+    def break_lane(self, lane: Lane[L]) -> None:
+        """Nothing is decided in the lane any more; the error in hand is reported."""
         lane.broken = True
         self.broken.add(lane.thread_id)
         _log.exception("%s: thread %s stopped", self._service.name, lane.thread_id)
@@ -136,7 +144,7 @@ class Worker(Generic[L]):
             lane.state, lane.position = judgement.state, position
             self._service.on_judged(lane, event, position, judgement)
         except Exception:  # noqa: BLE001  # a worker's edge
-            self._break(lane)
+            self.break_lane(lane)
 
     def _start_load(self, lane: Lane[L], before: Position) -> None:
         lane.backlog = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from threadlog.errors import RefusedError
 from threadlog.events.content import BlobRef
-from threadlog.events.envelope import Event
+from threadlog.events.envelope import Body, Event
 from threadlog.events.tool import (
     FileChanged,
     Outcome,
@@ -23,14 +23,16 @@ from threadlog.ids import CallId, Seq, TenantId, WorkerId, caused_id, claim_id
 from threadlog.limits import DEATHS_MAX
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.tools import FileChange, FileSide, ToolCall, ToolResult, Tools, WorkspaceRef
-from threadlog.runtime.actor import Acting, Actor, ActorPorts, Plan
+from threadlog.runtime.acting import Acting, ActorPorts, Plan
+from threadlog.runtime.actor import Actor
 from threadlog.runtime.chain import Chain
 from threadlog.runtime.claims import OwnClaim, ReleaseReason
+from threadlog.runtime.content import printable
 from threadlog.runtime.lanes import Lane
 from threadlog.runtime.patience import patiently
 from threadlog.runtime.workspace import workspace_id
 from threadlog.thread.command_line import ReadOutput, parse
-from threadlog.thread.decide import ClaimCall, decide
+from threadlog.thread.decide import ClaimCall, decide, open_claims
 from threadlog.thread.state import Call, Claim, ThreadState, is_stopping
 from threadlog.tool_runner.output import inline_output, output_lines
 
@@ -132,14 +134,19 @@ class ToolRunner(Actor[Running]):
         releases = list(lane.own.table.releases)
         for claim, reason in releases:
             chain.include(self.release_event(lane, claim, reason))
-        for claim in lane.own.table.finished():
+        outcomes = lane.own.table.finished()
+        for claim in outcomes:
             self._plan_outcome(chain, claim)
         claims: list[OwnClaim] = []
-        if not self.is_draining:
+        if not self.is_draining and not self._has_foreign(chain.state):
             for intent in decide(chain.state, self._ports.clock.now_ms()):
                 if isinstance(intent, ClaimCall) and self._can_claim(lane, intent.call):
                     claims.append(self._plan_claim(lane, chain, intent.call))
-        return Plan(chain.events, claims, releases)
+        return Plan(chain.events, claims, releases, outcomes)
+
+    def _has_foreign(self, state: ThreadState) -> bool:
+        """Whether another runner has a call of the thread: two never work in one workspace."""
+        return any(claim.worker != self.worker_id for claim, call in open_claims(state) if call)
 
     def _plan_outcome(self, chain: Chain, claim: OwnClaim) -> None:
         turn = chain.state.turn
@@ -214,12 +221,11 @@ class ToolRunner(Actor[Running]):
         return OwnClaim(event, job)
 
     def on_claim_closed(self, lane: Lane[Running], claim: OwnClaim) -> None:
-        """Its slot is free again."""
-        self._busy -= 1
-        if self._waiting:
-            first = next(iter(self._waiting))
-            del self._waiting[first]
-            self.wake(first)
+        """Its slot is free again; all who wait look, for the first may not need it any more."""
+        self._busy -= claim.job is not None
+        waiting, self._waiting = self._waiting, {}
+        for other in waiting:
+            self.wake(other)
 
     def _workspace(self, lane: Lane[Running]) -> WorkspaceRef:
         workspace = lane.state.config.workspace
@@ -232,7 +238,7 @@ class ToolRunner(Actor[Running]):
         try:
             await self._tools.prepare(self._workspace(lane))
             own.problem = None
-        except RefusedError as error:
+        except (RefusedError, OSError) as error:
             own.problem = str(error)
         own.is_ready = True
         if call not in own.commands:
@@ -246,19 +252,17 @@ class ToolRunner(Actor[Running]):
         own.is_preparing = False
         self.act(lane)
 
-    def release_event(self, lane: Lane[Running], claim: OwnClaim, reason: ReleaseReason) -> Event:
-        """`tool.released`; it follows from the claim, or from what the claim followed from."""
+    def release_body(self, claim: OwnClaim, reason: ReleaseReason) -> Body:
+        """`tool.released`."""
         started = claim.event.body
         assert isinstance(started, ToolStarted)
-        body = ToolReleased(
+        return ToolReleased(
             call_id=started.call_id,
             attempt=started.attempt,
             claim=claim.claim_id,
             by="writer",
             reason=reason,
         )
-        event_id = caused_id(claim.claim_id, body.TYPE, "writer")
-        return self.stream_event(lane, body, event_id, claim.release_cause)
 
     def settlement(self, lane: Lane[Running], claim: Claim, call: Call | None) -> Event:
         """Law 4: a dead writer's call is `unknown`, unless it may be repeated without harm."""
@@ -294,7 +298,7 @@ class ToolRunner(Actor[Running]):
         try:
             result = await self._run(lane, job)
         except RefusedError as error:
-            return Ended("error", str(error), reason="refused")
+            return Ended("error", printable(str(error)), reason="refused")
         except asyncio.CancelledError:
             if not claim.stopping:
                 raise
@@ -302,7 +306,12 @@ class ToolRunner(Actor[Running]):
             if self.is_draining and not self.must_stop(lane, claim):
                 return Ended("unknown", "", reason="shutdown", duration_ms=duration_ms)
             return Ended("cancelled", "", reason="cancelled", duration_ms=duration_ms)
+        claim.is_over = True
         return await self._stored(lane.tenant_id, job, result, clock.mono_ms() - started_ms)
+
+    def failed_result(self, error: Exception) -> Ended:
+        """Whether the command ran is not known when the runner itself broke off."""
+        return Ended("unknown", printable(f"{type(error).__name__}: {error}"), reason="internal")
 
     async def _run(self, lane: Lane[Running], job: Job) -> ToolResult:
         parsed = parse(job.call.command)

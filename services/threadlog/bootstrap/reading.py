@@ -1,0 +1,26 @@
+"""Reading the embedded file: no lock, no services, and none of what those would import."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from threadlog.adapters.sqlite.blobs import SqliteBlobs
+from threadlog.adapters.sqlite.file import open_read_only
+from threadlog.adapters.sqlite.views import SqliteViews
+from threadlog.client.reading import Reader
+from threadlog.clock import SystemClock
+from threadlog.ids import LOCAL_TENANT
+from threadlog.settings import Settings
+
+
+@asynccontextmanager
+async def reading(settings: Settings) -> AsyncIterator[Reader]:
+    """A reader of the file, whether or not a runtime holds it.
+
+    Raises:  NotFoundError: there is no file yet.
+    """
+    file = await open_read_only(settings.log_file())
+    try:
+        blobs = SqliteBlobs(file, clock=SystemClock())
+        yield Reader(SqliteViews(file), blobs, None, LOCAL_TENANT)
+    finally:
+        await file.close()

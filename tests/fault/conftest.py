@@ -1,0 +1,14 @@
+"""What the tests that kill real processes share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.nursery import Nursery, nursery
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[Nursery]:
+    """Starts processes of `threadlog`; none of them outlives the module."""
+    with nursery() as started:
+        yield started

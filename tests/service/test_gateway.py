@@ -1,0 +1,117 @@
+"""The gateway over its socket: what went in at one end is what the in-process commands append."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.events import LOCAL
+from tests.helpers.service_world import World
+from tests.helpers.thread_events import MODEL
+from threadlog.bootstrap.sockets import listen
+from threadlog.client.http import HttpCommands
+from threadlog.commands.requests import NewMessage, NewThread, ThreadSettings
+from threadlog.commands.service import Commands
+from threadlog.errors import (
+    ConflictError,
+    LockedError,
+    MismatchError,
+    NotFoundError,
+    RejectedError,
+    TurnOpenError,
+)
+from threadlog.events.content import BlobRef, FilePart, ImagePart, TextPart
+from threadlog.events.thread import Limits, Workspace
+from threadlog.gateway.server import GatewayServer
+from threadlog.ids import ThreadId, TurnId, derive
+
+BLOB = BlobRef(sha256="ab" * 32, bytes=3, media_type="image/png")
+EVERYTHING = NewThread(
+    ThreadSettings(
+        model=MODEL,
+        thinking="high",
+        system_prompt="be brief",
+        tools=("cli",),
+        limits=Limits(output_tokens_max=9, call_timeout_ms=1_000, steps_max=3),
+        workspace=Workspace(kind="attached", path="/srv/project"),
+    ),
+    "a title",
+    NewMessage(
+        (
+            TextPart(text="grüße \u2028 \x00"),
+            ImagePart(blob=BLOB),
+            FilePart(name="a b.txt", blob=BLOB),
+        )
+    ),
+)
+HELLO = NewMessage((TextPart(text="hello"),), "reject")
+
+
+@asynccontextmanager
+async def served(world: World, folder: Path) -> AsyncIterator[HttpCommands]:
+    """Commands that travel through a socket."""
+    commands = Commands(
+        world.log, world.views, world.blobs, world.clock, tenant=LOCAL, actor="user:ann"
+    )
+    server = GatewayServer(commands, listen(folder / "s.sock"), "1")
+    client = HttpCommands(folder / "s.sock")
+    try:
+        yield client
+    finally:
+        await client.close()
+        await server.stop()
+
+
+async def test_what_travels_through_the_socket_arrives_whole(short_dir: Path) -> None:
+    direct, remote = World(), World()
+    async with direct, remote, served(remote, short_dir) as client:
+        commands = Commands(
+            direct.log, direct.views, direct.blobs, direct.clock, tenant=LOCAL, actor="user:ann"
+        )
+        results = []
+        for port in (commands, client):
+            done = await port.create_thread(EVERYTHING, key="k")
+            settings = ThreadSettings(tools=(), limits=Limits(steps_max=1))
+            configured = await port.configure(done.thread_id, settings, key="c")
+            sent = await port.send_message(done.thread_id, EVERYTHING.message, key="m")  # type: ignore[arg-type]  # it has one
+            results.append((done, configured, sent))
+        assert results[0] == results[1]
+        assert [e.data for e in direct.accepted()] == [e.data for e in remote.accepted()]
+        assert [e.event_id for e in direct.accepted()] == [e.event_id for e in remote.accepted()]
+
+
+async def test_an_error_is_of_the_same_class_at_the_other_end(short_dir: Path) -> None:
+    turn = TurnId(derive("none"))
+    async with World() as world, served(world, short_dir) as client:
+        thread = (await client.create_thread(EVERYTHING, key="k")).thread_id
+        with pytest.raises(TurnOpenError):
+            await client.send_message(thread, HELLO, key="m")
+        with pytest.raises(MismatchError):
+            await client.create_thread(NewThread(), key="k")
+        with pytest.raises(NotFoundError):
+            await client.send_message(ThreadId(derive("none")), HELLO, key="m")
+        with pytest.raises(ConflictError):
+            await client.cancel(thread, turn, key="c")
+        with pytest.raises(RejectedError):
+            await client.send_message(thread, replace(HELLO, delivery="next_step"), key="n")
+
+
+async def test_a_gateway_that_stops_answers_what_it_took(short_dir: Path) -> None:
+    async with World() as world:
+        commands = Commands(
+            world.log, world.views, world.blobs, world.clock, tenant=LOCAL, actor="user:ann"
+        )
+        path = short_dir / "s.sock"
+        server = GatewayServer(commands, listen(path), "1")
+        client = HttpCommands(path)
+        sending = asyncio.create_task(client.create_thread(EVERYTHING, key="k"))
+        await world.until(world.told)
+        await server.stop()
+        done = await sending
+        assert done.thread_id in world.states
+        with pytest.raises(LockedError):
+            await client.create_thread(EVERYTHING, key="k")
+        await client.close()
