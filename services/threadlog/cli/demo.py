@@ -68,13 +68,13 @@ async def demo(settings: Settings, screen: Screen) -> ExitCode:
     for line in _ending(root, file):
         screen.data(line)
     # 4. The example's own tests are the judge.
-    if not tests_pass(events):
+    if not is_repaired(events):
         raise RefusedError("the demo failed: the example's tests do not pass at its end")
     screen.data("The example's tests pass in the workspace.")
     return ExitCode.OK
 
 
-def tests_pass(events: Sequence[StoredEvent]) -> bool:
+def is_repaired(events: Sequence[StoredEvent]) -> bool:
     """Whether the last run of the example's tests among these events succeeded."""
     outcomes: dict[str, str] = {}
     for stored in events:

@@ -3,10 +3,9 @@
 A member is added freely and never changes its meaning; a reader ignores members it does not know.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from threadlog.api.problems import problem_of
 from threadlog.cli.plain import json_plain
@@ -14,11 +13,9 @@ from threadlog.client.reading import TurnResult
 from threadlog.errors import ModelError, ThreadlogError
 from threadlog.events.content import Usage
 from threadlog.ports.tools import Finding
-from threadlog.ports.views import ThreadRow, UsageGroup, UsageTotals
+from threadlog.ports.views import UsageTotals
 from threadlog.thread.state import FOLD_VERSION
 from threadlog.version import VERSION
-
-JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Document(BaseModel):
@@ -67,81 +64,6 @@ class RunDocument(Document):
         return cls.model_validate(members | {"usage": usage})
 
 
-class ThreadDocument(Document):
-    """One thread. `head` is the seq of its last event; times are RFC 3339 text."""
-
-    thread_id: str
-    title: str
-    status: Literal["idle", "queued", "open", "halted"]
-    head: int
-    turns: int
-    open_turn: str | None
-    queued: int
-    verdict: str | None
-    model: str | None
-    steps: int
-    usage: Amounts
-    created_at: str
-    updated_at: str
-
-    @classmethod
-    def of(cls, row: ThreadRow) -> "ThreadDocument":
-        """The document of a row."""
-        members = {n: getattr(row, n) for n in cls.model_fields if n not in ("steps", "usage")}
-        more = {"steps": row.usage.steps, "usage": Amounts.of(row.usage)}
-        return cls.model_validate(members | more)
-
-
-class ThreadsDocument(Document):
-    """`thread ls --json`: by last activity, newest first. `has_more`: ask `--before` the last."""
-
-    threads: tuple[ThreadDocument, ...]
-    has_more: bool
-
-
-class ShowDocument(Document):
-    """`thread show --json`: events as structured CloudEvents; `voids` counts what has no seq."""
-
-    thread: ThreadDocument
-    voids: int
-    events: tuple[dict[str, JsonValue], ...]
-
-
-class TreeEvent(Document):
-    """One event of a tree, in log order. `caused_by` null: a root."""
-
-    event_id: str
-    thread_id: str
-    seq: int
-    type: str
-    caused_by: str | None
-    text: str
-
-
-class TreeDocument(Document):
-    """`thread tree --json`. `of`: the event whose ancestors and descendants these are, or null."""
-
-    thread_id: str
-    of: str | None
-    events: tuple[TreeEvent, ...]
-
-
-class UsageLine(Document):
-    """The sums of one group; `group` maps each grouping to its value."""
-
-    group: dict[UsageGroup, str]
-    steps: int
-    usage: Amounts
-
-
-class UsageDocument(Document):
-    """`usage --json`: exact sums from the projection, and over all of them."""
-
-    by: tuple[UsageGroup, ...]
-    lines: tuple[UsageLine, ...]
-    total: UsageLine
-
-
 Level = Literal["ok", "warn", "fail"]
 
 
@@ -175,8 +97,13 @@ class DoctorDocument(Document):
 class VersionDocument(Document):
     """`version --json`. `fold`: names the rules that judge events."""
 
-    version: str = VERSION
-    fold: str = FOLD_VERSION
+    version: str
+    fold: str
+
+    @classmethod
+    def current(cls) -> "VersionDocument":
+        """The document of this program."""
+        return cls(version=VERSION, fold=FOLD_VERSION)
 
 
 class ProblemDocument(Document):
@@ -196,21 +123,3 @@ class ProblemDocument(Document):
         body = problem_of(error)
         is_retryable = error.retryable if isinstance(error, ModelError) else body.retryable
         return cls(code=body.code, title=body.title, detail=body.detail, retryable=is_retryable)
-
-
-DOCUMENTS: Mapping[str, type[Document]] = {
-    "doctor": DoctorDocument,
-    "problem": ProblemDocument,
-    "run": RunDocument,
-    "thread-ls": ThreadsDocument,
-    "thread-show": ShowDocument,
-    "thread-tree": TreeDocument,
-    "usage": UsageDocument,
-    "version": VersionDocument,
-}
-
-
-def schema_of(name: str) -> dict[str, Any]:
-    """The JSON Schema of a document."""
-    schema = DOCUMENTS[name].model_json_schema(mode="serialization")
-    return {"$schema": JSON_SCHEMA, "$id": f"urn:threadlog:schema:cli.{name}:1", **schema}

@@ -64,7 +64,7 @@ def outcome_text(body: ToolFinished) -> str:
         words.append(f"exit code {body.exit_code}")
     if body.signal is not None:
         words.append(f"signal {body.signal}")
-    if body.reason and body.reason != "exit":
+    if body.reason and body.reason not in ("exit", body.outcome):
         words.append(body.reason)
     if body.duration_ms is not None:
         words.append(f"{body.duration_ms:,} ms")
@@ -163,7 +163,8 @@ def _(body: ModelAttemptFailed) -> str:
 
 @_says.register
 def _(body: ModelInterrupted) -> str:
-    return f"{body.cause}: {parts_text(p for p in body.content if p.kind == 'text')}"
+    text = parts_text(p for p in body.content if p.kind == "text")
+    return f"{body.cause}: {text}" if text else body.cause
 
 
 @_says.register

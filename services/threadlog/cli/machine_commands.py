@@ -59,7 +59,7 @@ def _version(as_json: JsonFlag = False) -> None:
         return
     from threadlog.cli.documents import VersionDocument
 
-    typer.echo(VersionDocument().json_line())
+    typer.echo(VersionDocument.current().json_line())
 
 
 def _up(script: Script = None) -> None:

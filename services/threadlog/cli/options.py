@@ -1,6 +1,5 @@
 """Options and arguments that several commands share, and help that opens with examples."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,4 +98,6 @@ class Entry:
 
 def go(work: Coroutine[Any, Any, T]) -> T:
     """What `work` returns. Ctrl-C raises KeyboardInterrupt, unless `work` minds signals itself."""
+    import asyncio
+
     return asyncio.run(work)

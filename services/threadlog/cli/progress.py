@@ -104,7 +104,7 @@ class Progress:
             case FileChanged():
                 self.line(f"  {event_text(event)}", "dim")
             case StepReleased() | ToolReleased():
-                self.line(f"  given back, {event_text(event)}: trying again")
+                self.line(f"  given back, unused: {event_text(event)}")
             case ModelAttemptFailed():
                 self.doing = "waiting for the next attempt"
                 self.line(f"  model request: {event_text(event)}", "yellow")

@@ -4,20 +4,20 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from threadlog.bootstrap.embedded import reading
-from threadlog.cli.documents import (
-    ShowDocument,
-    ThreadDocument,
-    ThreadsDocument,
-    TreeDocument,
-    TreeEvent,
-)
+from threadlog.bootstrap.reading import reading
 from threadlog.cli.event_text import event_text
 from threadlog.cli.names import NO_THREAD, find_event, find_thread, short
 from threadlog.cli.plain import cut, one_line
 from threadlog.cli.show import Page, header
 from threadlog.cli.tables import aligned
 from threadlog.cli.terminal import Screen
+from threadlog.cli.thread_documents import (
+    ShowDocument,
+    ThreadDocument,
+    ThreadsDocument,
+    TreeDocument,
+    TreeEvent,
+)
 from threadlog.cli.tree import arrange, draw
 from threadlog.cli.window import Window, window_events
 from threadlog.client.reading import Reader

@@ -67,7 +67,7 @@ def _run(  # noqa: PLR0917  # typer calls it by name
     Exit codes: 0 completed, 1 ended otherwise, 2 wrong use, 3 try again, 5 no such thread,
     7 out of steps or budget, 130 interrupted.
     """
-    from threadlog.cli.running import RunRequest, read_prompt, run
+    from threadlog.cli.running import RunRequest, read_prompt, read_system, run
     from threadlog.cli.terminal import Screen, show_logs
     from threadlog.settings import load_settings
 
@@ -79,7 +79,7 @@ def _run(  # noqa: PLR0917  # typer calls it by name
         is_copied=copy,
         model=model,
         script=script,
-        system=system,
+        system=read_system(system),
         steps_max=max_steps,
         timeout_s=timeout,
         is_json=as_json,

@@ -172,7 +172,7 @@ async def _settings(
         workspace = Workspace(kind="attached", path=str(folder))
     chosen = ThreadSettings(
         model=model,
-        system_prompt=read_system(request.system),
+        system_prompt=request.system,
         limits=None if request.steps_max is None else Limits(steps_max=request.steps_max),
         workspace=workspace,
     )

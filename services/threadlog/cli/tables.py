@@ -1,9 +1,11 @@
 """Plain tables. Pure."""
 
+from collections.abc import Sequence
+
 from threadlog.cli.plain import cells
 
 
-def aligned(lines: list[tuple[str, ...]], texts: int | None = None) -> list[str]:
+def aligned(lines: Sequence[tuple[str, ...]], texts: int | None = None) -> list[str]:
     """The lines with their columns one below the other; behind the first `texts` come numbers."""
     widths = [max(cells(line[n]) for line in lines) for n in range(len(lines[0]))]
 

@@ -15,6 +15,8 @@ from threadlog.ports.views import StoredEvent, ThreadRow
 from threadlog.settings import Settings
 
 _TYPE_COLUMNS = 20
+_NARROW_COLUMNS = 80
+"""Below this there is no room for the time."""
 _TIME = slice(11, 23)
 """The time of day in RFC 3339 text."""
 
@@ -82,8 +84,10 @@ class _Lines:
         if event.caused_by in self._seqs:
             cause = str(self._seqs[event.caused_by])
         self._seqs[event.event_id] = stored.seq
-        time = one_line(event.occurred_at)[_TIME]
-        head = f"{stored.seq:>6} {time:<12} {event.type:<{_TYPE_COLUMNS}}"
+        time = f"{one_line(event.occurred_at)[_TIME]:<12} "
+        if look.columns is not None and look.columns < _NARROW_COLUMNS:
+            time = ""
+        head = f"{stored.seq:>6} {time}{event.type:<{_TYPE_COLUMNS}}"
         arrow = f"{f'<- {cause}' if cause else '':<11}"
         room = None if look.columns is None else max(look.columns - len(head) - 13, 20)
         text = cut(event_text(event), room)

@@ -4,13 +4,14 @@ import csv
 import io
 from typing import get_args
 
-from threadlog.bootstrap.embedded import reading
-from threadlog.cli.documents import Amounts, UsageDocument, UsageLine
+from threadlog.bootstrap.reading import reading
+from threadlog.cli.documents import Amounts
 from threadlog.cli.names import find_thread
 from threadlog.cli.plain import cut, one_line
 from threadlog.cli.reading import open_reader
 from threadlog.cli.tables import aligned
 from threadlog.cli.terminal import Screen
+from threadlog.cli.thread_documents import UsageDocument, UsageLine
 from threadlog.errors import UsageError
 from threadlog.ports.views import UsageGroup, UsageRow, UsageTotals
 from threadlog.settings import Settings

@@ -1,8 +1,6 @@
 """Waiting for the turn that takes a message: following it, and stopping it when asked to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from threadlog.bootstrap.link import Link
@@ -11,7 +9,7 @@ from threadlog.cli.progress import Progress
 from threadlog.cli.window import followed
 from threadlog.client.reading import TurnResult
 from threadlog.commands.requests import Accepted
-from threadlog.errors import ConflictError, ThreadlogError
+from threadlog.errors import ConflictError, CorruptError, ThreadlogError
 from threadlog.events.envelope import Event
 from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.ids import TurnId, draw
@@ -19,6 +17,8 @@ from threadlog.ports.notify import LiveDelta
 
 _START_S = 5.0
 """How long a cancel waits for the turn that it shall stop."""
+_APPEND_S = 2.0
+"""How long somebody who leaves waits for a cancel that is on its way into the log."""
 _STILL_S = 10.0
 """After this long without an event a line says what is waited for."""
 
@@ -44,14 +44,25 @@ class Watch:
         """
         following = asyncio.create_task(self._follow())
         leaving = asyncio.create_task(self.interrupts.detach.wait())
+        stopping = asyncio.create_task(self._stop_when_asked())
+        telling = asyncio.create_task(self._still())
+        stopped = asyncio.create_task(self.link.stopped(self.message.thread_id))
+        ends = {following, leaving, stopped}
         try:
-            async with _beside(self._stop_when_asked()), _beside(self._still()):
-                await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            return following.result() if following.done() else None
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                return following.result()
+            if stopped.done():
+                raise CorruptError("an error stopped the thread: the lines above say where")
+            if self.interrupts.cancel.is_set():
+                # Who presses Ctrl-C twice in a row means the turn, too.
+                await asyncio.wait({stopping}, timeout=_APPEND_S)
+            return None
         finally:
-            following.cancel()
-            leaving.cancel()
-            await asyncio.gather(following, leaving, return_exceptions=True)
+            tasks = (following, leaving, stopping, telling, stopped)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self) -> TurnResult:
         message = self.message
@@ -83,13 +94,16 @@ class Watch:
     async def _stop_when_asked(self) -> None:
         """The cancel is in the log; or the command leaves, since there is nothing to cancel."""
         try:
-            await asyncio.wait_for(self.interrupts.cancel.wait(), self.timeout_s)
+            # Not wait_for: in Python 3.11 it may swallow the cancel of this task.
+            async with asyncio.timeout(self.timeout_s):
+                await self.interrupts.cancel.wait()
             self.progress.line("stopping the turn; Ctrl-C again to leave it behind")
         except TimeoutError:
             self.is_timed_out = True
             self.progress.line(f"stopping the turn after {self.timeout_s:g} s")
         try:
-            await asyncio.wait_for(self._has_started.wait(), _START_S)
+            async with asyncio.timeout(_START_S):
+                await self._has_started.wait()
             assert self.turn is not None
             await self.link.commands.cancel(self.message.thread_id, self.turn, key=draw())
         except TimeoutError:
@@ -106,21 +120,10 @@ class Watch:
         waited_s = 0.0
         while True:
             try:
-                await asyncio.wait_for(self._moved.wait(), _STILL_S)
+                async with asyncio.timeout(_STILL_S):
+                    await self._moved.wait()
                 self._moved.clear()
                 waited_s = 0.0
             except TimeoutError:
                 waited_s += _STILL_S
                 self.progress.line(f"  {self.progress.doing} ({waited_s:.0f} s)")
-
-
-@asynccontextmanager
-async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """`work` goes on while the block runs, and not longer."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

@@ -1,0 +1,37 @@
+"""The JSON Schemas of what `--json` prints; `schemas/cli/` is written from here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from threadlog.cli.documents import (
+    DoctorDocument,
+    Document,
+    ProblemDocument,
+    RunDocument,
+    VersionDocument,
+)
+from threadlog.cli.thread_documents import (
+    ShowDocument,
+    ThreadsDocument,
+    TreeDocument,
+    UsageDocument,
+)
+
+JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+DOCUMENTS: Mapping[str, type[Document]] = {
+    "doctor": DoctorDocument,
+    "problem": ProblemDocument,
+    "run": RunDocument,
+    "thread-ls": ThreadsDocument,
+    "thread-show": ShowDocument,
+    "thread-tree": TreeDocument,
+    "usage": UsageDocument,
+    "version": VersionDocument,
+}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """The JSON Schema of a document."""
+    schema = DOCUMENTS[name].model_json_schema(mode="serialization")
+    return {"$schema": JSON_SCHEMA, "$id": f"urn:threadlog:schema:cli.{name}:1", **schema}

@@ -1,0 +1,83 @@
+"""What `--json` prints of threads: lists, one thread, its tree, its usage."""
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from threadlog.cli.documents import Amounts, Document
+from threadlog.ports.views import ThreadRow, UsageGroup
+
+
+class ThreadDocument(Document):
+    """One thread. `head` is the seq of its last event; times are RFC 3339 text."""
+
+    thread_id: str
+    title: str
+    status: Literal["idle", "queued", "open", "halted"]
+    head: int
+    turns: int
+    open_turn: str | None
+    queued: int
+    verdict: str | None
+    model: str | None
+    steps: int
+    usage: Amounts
+    created_at: str
+    updated_at: str
+
+    @classmethod
+    def of(cls, row: ThreadRow) -> "ThreadDocument":
+        """The document of a row."""
+        members = {n: getattr(row, n) for n in cls.model_fields if n not in ("steps", "usage")}
+        more = {"steps": row.usage.steps, "usage": Amounts.of(row.usage)}
+        return cls.model_validate(members | more)
+
+
+class ThreadsDocument(Document):
+    """`thread ls --json`: by last activity, newest first. `has_more`: ask `--before` the last."""
+
+    threads: tuple[ThreadDocument, ...]
+    has_more: bool
+
+
+class ShowDocument(Document):
+    """`thread show --json`: events as structured CloudEvents; `voids` counts what has no seq."""
+
+    thread: ThreadDocument
+    voids: int
+    events: tuple[dict[str, JsonValue], ...]
+
+
+class TreeEvent(Document):
+    """One event of a tree, in log order. `caused_by` null: a root."""
+
+    event_id: str
+    thread_id: str
+    seq: int
+    type: str
+    caused_by: str | None
+    text: str
+
+
+class TreeDocument(Document):
+    """`thread tree --json`. `of`: the event whose ancestors and descendants these are, or null."""
+
+    thread_id: str
+    of: str | None
+    events: tuple[TreeEvent, ...]
+
+
+class UsageLine(Document):
+    """The sums of one group; `group` maps each grouping to its value."""
+
+    group: dict[UsageGroup, str]
+    steps: int
+    usage: Amounts
+
+
+class UsageDocument(Document):
+    """`usage --json`: exact sums from the projection, and over all of them."""
+
+    by: tuple[UsageGroup, ...]
+    lines: tuple[UsageLine, ...]
+    total: UsageLine
