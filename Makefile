@@ -55,8 +55,9 @@ bench: setup-dev ## measured next to a peer, in one run
 schemas: setup-dev ## write schemas/ again from the types
 	@$(PY) -m tests.schema.render --write
 
-docs: setup-dev ## write docs/features.md again from the tests
+docs: setup-dev ## write docs/features.md and docs/cli.md again, from tests and commands
 	@$(PY) tests/arch/render_features.py --write
+	@$(PY) tests/arch/render_cli_docs.py --write
 
 lock: ## compile both locks again from pyproject.toml (needs uv)
 	@command -v '$(UV)' >/dev/null || { echo 'lock: uv not found; install it or set UV=/path/to/uv' >&2; exit 1; }
@@ -64,5 +65,5 @@ lock: ## compile both locks again from pyproject.toml (needs uv)
 	@$(COMPILE) --group build --group dev -c requirements.lock -o requirements-dev.lock $(ARGS)
 
 clean: ## remove all that was built here; logs and workspaces stay
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* build dist
+	@rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* bench-results.json build dist
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

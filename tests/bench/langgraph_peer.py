@@ -21,7 +21,7 @@ from langgraph.graph import END, START, StateGraph
 from tests.bench.workload import TEXT, measure
 
 
-class Conversation(TypedDict):
+class Messages(TypedDict):
     """The graph's state: messages, appended."""
 
     messages: Annotated[list[AnyMessage], operator.add]
@@ -51,7 +51,7 @@ def after_model(state):
 
 async def run(folder):
     """One round on a new file in `folder`."""
-    graph = StateGraph(Conversation)
+    graph = StateGraph(Messages)
     graph.add_node("model", ask_model)
     graph.add_node("tools", run_tools)
     graph.add_edge(START, "model")

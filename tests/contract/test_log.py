@@ -18,6 +18,7 @@ from threadlog.ports.log import Log
 
 class TestMemoryLog(LogSuite):
     starts_empty = True
+    knows_openings = True
     takes_rubbish = True
 
     @pytest.fixture
@@ -32,6 +33,7 @@ class TestMemoryLog(LogSuite):
 
 class TestSqliteLog(LogSuite):
     starts_empty = True
+    knows_openings = True
     survives_reopening = True
     takes_rubbish = True
 

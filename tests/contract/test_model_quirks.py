@@ -17,7 +17,7 @@ import pytest
 from openai import _exceptions as sdk_errors
 
 from tests.helpers.foreign_server import EVENTS, Answer, begun, fixed, foreign_server, head
-from tests.helpers.model_messages import answer, call, request_of, result, user
+from tests.helpers.model_messages import CLI, answer, call, request_of, result, user
 from tests.helpers.wire_validators import validate_completions
 from threadlog import limits
 from threadlog.adapters.model_api.openai_failures import FOREIGN_ERRORS, failure_of_exception
@@ -64,16 +64,18 @@ async def failure_at(url: str, *, idle_ms: int = 5_000, total_ms: int = 10_000) 
 
 
 async def failure_of(answer: Answer, *, idle_ms: int = 5_000, total_ms: int = 10_000) -> ModelError:
-    """The failure, after exactly one request."""
+    """The failure, after one request; on a slow machine time may be up before it is read."""
     async with foreign_server(answer) as server:
         failure = await failure_at(server.url, idle_ms=idle_ms, total_ms=total_ms)
-        assert len(server.received) == 1, "a request is never repeated inside"
+        assert len(server.received) <= 1, "a request is never repeated inside"
         return failure
 
 
 async def test_the_bytes_sent_are_the_bytes_rendered() -> None:
     one = call(1, '{"command": "l')
-    request = request_of(user("Grüße 🎉"), answer("", "openai", one), result(one, "ok"))
+    messages = (user("Grüße 🎉"), answer("", "openai", one), result(one, "ok"))
+    spaced = replace(CLI, parameters='{ "type": "object" , "properties": {} }')
+    request = replace(request_of(*messages), tools=(spaced,))
     async with foreign_server(fixed(200, STREAMED + DONE, EVENTS)) as server:
         model = OpenAIModel(base_url=server.url, api_key=KEY)
         body = model.render(request)
@@ -196,7 +198,7 @@ async def test_a_request_ends_after_its_total_time_however_busy_the_stream() -> 
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    failure = await failure_of(trickle, total_ms=100)
+    failure = await failure_of(trickle, total_ms=300)
     assert (failure.error_class, failure.retryable) == ("timeout", True)
 
 

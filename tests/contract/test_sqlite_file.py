@@ -17,10 +17,17 @@ from tests.helpers.processes import child, next_line
 from threadlog import ids
 from threadlog.adapters.sqlite import mounts
 from threadlog.adapters.sqlite.file import open_read_only
+from threadlog.adapters.sqlite.lock import FileLock, Holder
 from threadlog.adapters.sqlite.log import SqliteLog
 from threadlog.adapters.sqlite.schema import APPLICATION_ID, COLUMNS, USER_VERSION
 from threadlog.adapters.sqlite.views import SqliteViews
-from threadlog.errors import LogFileError, NotFoundError, RefusedError, ThreadlogError
+from threadlog.errors import (
+    LockedError,
+    LogFileError,
+    NotFoundError,
+    RefusedError,
+    ThreadlogError,
+)
 from threadlog.events.thread import ThreadCreated
 from threadlog.ids import Position, Seq, WorkerId, WorkspaceId
 from threadlog.ports.views import Judged, ViewBatch
@@ -272,6 +279,35 @@ async def test_a_reader_follows_the_writer(
         await waiting
     assert await reading_views.thread(LOCAL, thread_id()) == stored
     assert await reading.end() == 20
+
+
+async def test_nothing_here_drops_the_locks_that_keep_others_off_the_wal(path: Path) -> None:
+    """POSIX drops all locks of a process on a file when it closes any descriptor of that file."""
+    async with opened(path) as file:
+        log = SqliteLog(file)
+        await log.append([created()])
+        # Whatever this process does with the file besides, it must not open and close it itself.
+        reading = await open_read_only(path)
+        await reading.close()
+        with pytest.raises(LockedError):
+            await second_runtime(path)
+        with child("plain", str(path)) as process:
+            assert next_line(process) == "rows 1"
+            process.wait()
+        assert path.with_name("threadlog.db-wal").exists(), "another process took the WAL away"
+        await log.append([message("still in the same WAL")])
+        with child("plain", str(path)) as process:
+            assert next_line(process) == "rows 2"
+
+
+async def second_runtime(path: Path) -> None:
+    """What a second runtime in this process would do: ask for the lock, and be refused."""
+    first, second = FileLock(path), FileLock(path)
+    first.acquire(Holder(1, "one", "now"))
+    try:
+        second.acquire(Holder(2, "two", "now"))
+    finally:
+        first.release()
 
 
 async def test_a_reader_cannot_append(

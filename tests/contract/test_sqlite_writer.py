@@ -271,6 +271,22 @@ async def test_a_full_disk_is_temporary(
     assert not opened.fatal
 
 
+async def test_what_was_rolled_back_is_not_remembered(opened: Opened, log: SqliteLog) -> None:
+    """The position of the lost event is the next one's: its stream must be the next one's, too."""
+    lost = message("lost", thread_id(1))
+    opened.failing["COMMIT"] = sqlite_error(sqlite3.SQLITE_FULL)
+    with pytest.raises(TransientError):
+        await log.append([lost])
+    opened.failing.clear()
+    kept = message("kept", thread_id(2), caused_by=lost.event_id)
+    receipts = [*await log.append([kept]), *await log.append([message("mine", thread_id(1))])]
+    judged = [Judged(r.position, r.event_id, Seq(0)) for r in receipts]
+    await SqliteViews(opened.file).apply(ViewBatch(Position(0), Position(2), judged), urgent=True)
+    connection = opened.writer._connection
+    rows = connection.execute("SELECT position, stream, cause FROM judgements").fetchall()
+    assert rows == [(1, 1, None), (2, 2, None)]
+
+
 async def test_a_page_limit_fills_the_file_like_a_disk(opened: Opened, log: SqliteLog) -> None:
     await log.append([created()])
     [pages] = opened.writer._connection.execute("PRAGMA page_count").fetchone()

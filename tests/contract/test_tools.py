@@ -93,9 +93,8 @@ class TestSandboxTools(Sandboxed, ToolsSuite):
         if barrier == "parent":
             os.chown(folder, FOREIGN_UID, FOREIGN_UID)
             folder.parent.chmod(0o700)
-        for step in (bench.tools.prepare(bench.attached(folder)),):
-            with pytest.raises(RefusedError, match="--copy"):
-                await step
+        with pytest.raises(RefusedError, match="--copy"):
+            await bench.tools.prepare(bench.attached(folder))
         with pytest.raises(RefusedError, match="--copy"):
             await bench.run("true", workspace=bench.attached(folder))
 

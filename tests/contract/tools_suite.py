@@ -1,7 +1,7 @@
 """What every implementation of the tools port promises: calls, their end, their workspace."""
 
 import asyncio
-import os
+import json
 import signal
 from pathlib import Path
 
@@ -65,13 +65,13 @@ class ToolsSuite:
     async def test_standard_input_is_empty_and_no_terminal(self, bench: Bench) -> None:
         assert await bench.text("cat; test -t 0 || echo none") == "none\n"
 
-    async def test_C60_the_environment_is_constant(self, bench: Bench) -> None:
+    async def test_C60_the_environment_is_constant(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("THREADLOG_CANARY", "secret")
+        monkeypatch.setenv("CANARY", "secret")
         await bench.run("export LD_PRELOAD=/x.so GIT_SSH_COMMAND=evil; echo X=1 > .env")
-        os.environ["THREADLOG_CANARY"] = os.environ["CANARY"] = "secret"
-        try:
-            found = await bench.text("env")
-        finally:
-            del os.environ["THREADLOG_CANARY"], os.environ["CANARY"]
+        found = await bench.text("env")
         names = {line.partition("=")[0] for line in found.splitlines()}
         own = {"THREADLOG_CALL_ID", "THREADLOG_ATTEMPT", "THREADLOG_IDEMPOTENCY_KEY"}
         assert names == {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "PWD"} | own
@@ -179,12 +179,18 @@ class ToolsSuite:
                 await bench.tools.run(call, bench.workspace)
         assert not (bench.folder / "ran").exists()
 
-    async def test_a_running_call_is_on_record(self, bench: Bench) -> None:
+    async def test_a_running_call_is_on_record_and_was_told_no_secret(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "canary")
         task = asyncio.create_task(
             bench.run("touch started; until test -e go; do sleep 0.01; done")
         )
         await until((bench.folder / "started").exists)
         assert bench.records() == [f"{bench.calls[0]}.1.json"]
+        body = json.loads((bench.state / bench.records()[0]).read_text())
+        for pid, _ in body["processes"]:
+            assert b"canary" not in Path(f"/proc/{pid}/environ").read_bytes()
         bench.put("go", b"")
         assert (await task).outcome == "ok"
         assert bench.records() == []

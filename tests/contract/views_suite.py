@@ -7,8 +7,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pytest
-
 from tests.helpers.events import LOCAL, OTHER, WHEN, event_id, message
 from tests.helpers.logs import DEADLINE_S
 from threadlog import ids
@@ -296,9 +294,20 @@ class ViewsSuite:
         up = await parts.views.causes(LOCAL, chain[-1].event_id, "ancestors", limit=500)
         assert [s.event for s in down] == [s.event for s in up] == chain
 
-    @pytest.mark.parametrize("direction", ["ancestors", "descendants"])
-    async def test_a_ring_of_causes_ends(self, parts: Parts, direction: Direction) -> None:
-        """No runtime of ours makes one; an imported log may hold one."""
+    async def test_a_void_copy_of_a_cause_does_not_cut_the_chain(self, parts: Parts) -> None:
+        thread = ThreadId(ids.draw())
+        cause = message("cause", thread)
+        early = message("early", thread, caused_by=cause.event_id)
+        late = message("late", thread, caused_by=cause.event_id)
+        await judge(parts, [cause, early, cause, late, cause], [None, 0, 1, 2, None])
+        down = await parts.views.causes(LOCAL, cause.event_id, "descendants", limit=9)
+        assert [s.seq for s in down] == [0, 1, 2]
+        for effect, seqs in ((early, [0, 1]), (late, [1, 2])):
+            up = await parts.views.causes(LOCAL, effect.event_id, "ancestors", limit=9)
+            assert [s.seq for s in up] == seqs
+
+    async def test_a_cause_that_comes_only_later_is_no_link(self, parts: Parts) -> None:
+        """No runtime of ours writes one; an imported log may hold a ring."""
         thread = ThreadId(ids.draw())
         one, two = event_id("ring one"), event_id("ring two")
         ring = [
@@ -306,8 +315,15 @@ class ViewsSuite:
             message("2", thread, event_id=two, caused_by=one),
         ]
         await judge(parts, ring, [0, 1])
-        found = await parts.views.causes(LOCAL, one, direction, limit=100)
-        assert [s.event for s in found] == ring
+        expected: list[tuple[EventId, Direction, list[Event]]] = [
+            (one, "ancestors", ring[:1]),
+            (one, "descendants", ring),
+            (two, "ancestors", ring),
+            (two, "descendants", ring[1:]),
+        ]
+        for of, direction, events in expected:
+            found = await parts.views.causes(LOCAL, of, direction, limit=100)
+            assert [s.event for s in found] == events
 
     # -- tenants
 

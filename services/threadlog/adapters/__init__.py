@@ -1,1 +1,1 @@
-"""Adapters: one folder a technology, each an implementation of ports. They do not know each other."""
+"""Adapters: one folder a technology, each implementing ports. They do not know each other."""

@@ -1,4 +1,10 @@
-"""Bodies of the thread routes: what a client sends and what it gets."""
+"""Bodies of the thread routes: what a client sends and what it gets.
+
+A JSON array is no tuple to a strict model that is given parsed JSON, so those members are not
+strict themselves; what is in them is.
+"""
+
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,7 +26,7 @@ class SettingsBody(Wire):
     model: ModelRef | None = None
     thinking: ThinkingLevel | None = None
     system_prompt: str | None = None
-    tools: tuple[str, ...] | None = None
+    tools: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     limits: Limits | None = None
     workspace: Workspace | None = None
 
@@ -28,7 +34,7 @@ class SettingsBody(Wire):
 class MessageBody(Wire):
     """A message for the inbox."""
 
-    content: tuple[MessagePart, ...] = Field(min_length=1)
+    content: tuple[MessagePart, ...] = Field(min_length=1, strict=False)
     delivery: Delivery = "reject"
 
 

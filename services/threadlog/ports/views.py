@@ -191,7 +191,8 @@ class Views(Protocol):
     ) -> Sequence[StoredEvent]:
         """The accepted events that caused this one, or that it caused, with itself, in log order.
 
-        One query; it crosses threads of the tenant.
+        One query; it crosses threads of the tenant. A cause precedes its effects in the log: an
+        id in `caused_by` that comes only later is no link.
         """
         ...
 

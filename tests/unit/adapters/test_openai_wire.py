@@ -24,7 +24,14 @@ from tests.helpers.wire_validators import Json, WireError, validate_completions,
 from threadlog.adapters.model_api import anthropic_wire, openai_wire
 from threadlog.adapters.model_api.neutral import wire_call_id
 from threadlog.adapters.model_api.openai_wire import Dialect, dialect_of, model_name, render
-from threadlog.events.content import FilePart, ImagePart, NativePart, TextPart, ThinkingPart
+from threadlog.events.content import (
+    BlobRef,
+    FilePart,
+    ImagePart,
+    NativePart,
+    TextPart,
+    ThinkingPart,
+)
 from threadlog.ports.model import ModelRequest
 from threadlog.thread.messages import AssistantMessage, UserMessage
 
@@ -106,6 +113,13 @@ def test_F20_own_thinking_and_native_members_go_back_verbatim() -> None:
     own = request_of(user("?"), AssistantMessage(parts, (), "openai"), user("go"))
     assert rendered(own)[2]["reasoning_content"] == "  hm\n"
     assert native[1:-1].encode() in render(own)
+
+
+@pytest.mark.parametrize("text", [" \n", blob(b"gone", "text/plain")])
+def test_thinking_that_is_blank_or_gone_is_left_out(text: str | BlobRef) -> None:
+    parts = (ThinkingPart(text=text), TextPart(text="yes"))
+    request = request_of(user("?"), AssistantMessage(parts, (), "openai"), user("go"))
+    assert rendered(request)[2] == {"role": "assistant", "content": "yes"}
 
 
 def test_F20_another_providers_thinking_and_native_blocks_are_not_shown() -> None:

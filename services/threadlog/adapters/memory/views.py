@@ -97,12 +97,19 @@ class MemoryViews:
     async def causes(
         self, tenant: TenantId, event_id: EventId, direction: Direction, *, limit: int
     ) -> Sequence[StoredEvent]:
-        accepted = [s for s in self._stored(tenant) if s.seq is not None]
+        copies = list(self._stored(tenant))
+        first = {s.event.event_id: s.position for s in reversed(copies)}
+        accepted = [s for s in copies if s.seq is not None]
+
+        def follows(effect: StoredEvent, cause: StoredEvent) -> bool:
+            is_named = effect.event.caused_by == cause.event.event_id
+            return is_named and first[cause.event.event_id] < effect.position
+
         start = [s for s in accepted if s.event.event_id == event_id]
         if direction == "descendants":
-            return _closure(start, accepted, _is_caused_by)[:limit]
+            return _closure(start, accepted, follows)[:limit]
         # The nearest are kept: those that come last in the log.
-        found = _closure(start, accepted, lambda a, b: _is_caused_by(b, a))
+        found = _closure(start, accepted, lambda a, b: follows(b, a))
         return found[max(len(found) - limit, 0) :]
 
     async def records(
@@ -128,10 +135,6 @@ class MemoryViews:
                 continue
             if thread in (None, event.thread_id):
                 yield StoredEvent(entry.position, judged.seq, event, judged.void)
-
-
-def _is_caused_by(effect: StoredEvent, cause: StoredEvent) -> bool:
-    return effect.event.caused_by == cause.event.event_id
 
 
 def _closure(

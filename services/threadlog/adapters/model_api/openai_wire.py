@@ -170,7 +170,8 @@ def _assistant(message: AssistantMessage, request: ModelRequest) -> bytes:
     has_text = bool(texts.strip()) or message.interrupted or not message.calls
     content = reply_text(texts, is_interrupted=message.interrupted) if has_text else None
     shape: dict[str, object] = {"role": "assistant", "content": content}
-    if message.provider == request.model.provider and (thinking := _thinking(message, blobs)):
+    thinking = _thinking(message, blobs) if message.provider == request.model.provider else ""
+    if thinking.strip():
         shape["reasoning_content"] = thinking
     if message.calls:
         shape["tool_calls"] = [_call(call, blobs) for call in message.calls]

@@ -67,7 +67,16 @@ class Folders:
         return self._attached(workspace.path)
 
     def make(self, path: Path) -> None:
-        """A new managed folder with its uid, or the end of making one; marked as made."""
+        """A new managed folder with its uid, or the end of making one; marked as made.
+
+        Raises:  RefusedError: it cannot be made, or something else lies there.
+        """
+        try:
+            self._make(path)
+        except OSError as error:
+            raise RefusedError(f"the workspace {path} cannot be made: {error.strerror}") from error
+
+    def _make(self, path: Path) -> None:
         with self._locked():
             path.parent.mkdir(exist_ok=True)
             path.parent.chmod(_PARENT_MODE)

@@ -15,12 +15,14 @@ def pack(fields: dict[str, bytes]) -> bytes:
 
 def unpack(data: bytes) -> dict[str, bytes]:
     """What `pack` was given. Raises ValueError when the frames are cut short or damaged."""
-    parts, at = [], 0
+    parts, at = [b""], 0
     while at < len(data):
         colon = data.index(b":", at)
+        if not data[at:colon].isdigit():
+            raise ValueError("a frame has no length")
         end = colon + 1 + int(data[at:colon])
         parts.append(data[colon + 1 : end])
         at = end
-    if at != len(data) or len(parts) % 2 != 1 or parts[-1] != b"end":
+    if at != len(data) or len(parts) % 2 != 0 or parts[-1] != b"end":
         raise ValueError("frames are cut short")
-    return {parts[i].decode(): parts[i + 1] for i in range(0, len(parts) - 1, 2)}
+    return {parts[i].decode(): parts[i + 1] for i in range(1, len(parts) - 1, 2)}

@@ -59,12 +59,19 @@ class Output:
 
 
 class Status(Output):
-    """What bubblewrap says of itself, one JSON object a line: the child's pid, later its exit."""
+    """What bubblewrap says of itself, one JSON object a line: the child's pid, later its exit.
+
+    bubblewrap gets an end that also reads, so that the pipe has a reader when the runner is gone:
+    killed by SIGPIPE here it would leave a child that waits for it for ever.
+    """
 
     _BYTES_MAX = 64 * 1024
 
     def __init__(self) -> None:
         super().__init__(self._BYTES_MAX)
+        writer = self.writer
+        self.writer = os.open(f"/proc/self/fd/{writer}", os.O_RDWR | os.O_CLOEXEC)
+        os.close(writer)
         self.child: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def on_data(self) -> None:

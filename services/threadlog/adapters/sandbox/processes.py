@@ -66,6 +66,19 @@ def kill(descriptor: int) -> None:
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
 
 
+def reap(descriptor: int) -> None:
+    """Take the end of a process that became ours because its parent died: we may be number 1."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG)
+
+
+def reap_group(group: int) -> None:
+    """The same for all of a process group; its own parent has reaped the leader already."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG) != (0, 0):
+            pass
+
+
 def kill_group(group: int) -> None:
     """SIGKILL to a process group that this process leads or whose leader it has not reaped yet."""
     with contextlib.suppress(ProcessLookupError):
@@ -87,23 +100,28 @@ def ended(descriptor: int) -> "asyncio.Future[None]":
     return future
 
 
-def marked(mark: bytes) -> Iterator[int]:
-    """Descriptors of the processes with `mark` in their environment; the caller closes them."""
+def marked(name: bytes, value: bytes) -> Iterator[int]:
+    """Descriptors of the processes with this variable; the caller closes them.
+
+    Shapes:  it stands in the environment, or as `--setenv NAME VALUE` among bubblewrap's arguments.
+    """
     for entry in _PROC.iterdir():
         descriptor = opened(int(entry.name)) if entry.name.isdigit() else None
         if descriptor is None:
             continue
-        if mark in _environment(entry) and start_time(int(entry.name)) is not None:
+        is_told = b"\0--setenv\0%s\0%s\0" % (name, value) in _bytes(entry / "cmdline")
+        is_set = b"\0%s=%s\0" % (name, value) in b"\0" + _bytes(entry / "environ")
+        if (is_told or is_set) and start_time(int(entry.name)) is not None:
             yield descriptor
         else:
             os.close(descriptor)
 
 
-def _environment(entry: Path) -> list[bytes]:
+def _bytes(path: Path) -> bytes:
     try:
-        return (entry / "environ").read_bytes().split(b"\0")
+        return path.read_bytes()
     except OSError:
-        return []
+        return b""
 
 
 def tree_bytes(root: int, bytes_max: int) -> int:

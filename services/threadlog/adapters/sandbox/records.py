@@ -1,7 +1,8 @@
 """Which processes of ours may be alive: a file for each attempt, from before its command can start.
 
 A later life of the runtime reads what an earlier one left, and ends it. A process is recorded with
-its start time; without a sandbox the attempt's mark in the environment finds what left its group.
+its start time; what was not recorded in time, or left its group, is found by the call's id, which
+every process of the call has in its environment and bubblewrap among its arguments.
 The folder belongs to one living runtime: settling ends all that is recorded in it.
 """
 
@@ -30,9 +31,9 @@ class Record:
     pids: tuple[int, ...]
 
 
-def mark_of(call_id: str) -> bytes:
-    """What the environment of every process of a call holds."""
-    return f"THREADLOG_CALL_ID={call_id}".encode()
+def of_call(call_id: str) -> list[int]:
+    """Descriptors of the processes of a call, found by its id; the caller closes them."""
+    return [*processes.marked(b"THREADLOG_CALL_ID", call_id.encode())]
 
 
 class RunRecords:
@@ -42,8 +43,14 @@ class RunRecords:
         self._folder = folder
 
     def open(self) -> None:
-        """Make the folder; nobody else may write what this runtime will kill."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make the folder; nobody else may write what this runtime will kill.
+
+        Raises:  RefusedError: it cannot be made.
+        """
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise RefusedError(f"{self._folder} cannot be made: {error.strerror}") from error
 
     def path(self, call_id: str, attempt: int) -> Path:
         """Where the record lies. Raises RefusedError for an id that is no file name."""
@@ -57,7 +64,6 @@ class RunRecords:
         started = {pid: processes.start_time(pid) for pid in record.pids}
         body = {
             "boot": processes.boot_id(),
-            "call_id": record.call_id,
             "processes": [[pid, start] for pid, start in started.items() if start is not None],
         }
         temporary = path.with_suffix(".tmp")
@@ -71,25 +77,26 @@ class RunRecords:
         Raises:  RefusedError: a process would not end in `limits.ORPHAN_WAIT_MS`.
         """
         for path in sorted(self._folder.glob("*.json")):
-            pids, mark = self._read(path)
-            await end_all(pids, mark)
+            call_id, pids = self._read(path)
+            await end_all(call_id, pids)
+            path.unlink(missing_ok=True)
+        for path in self._folder.glob("*.tmp"):  # cut short before it counted
             path.unlink(missing_ok=True)
 
-    def _read(self, path: Path) -> tuple[list[tuple[int, int]], bytes | None]:
-        """(pid, start time) of an attempt, and its mark; nothing of another boot or if damaged."""
+    def _read(self, path: Path) -> tuple[str, list[tuple[int, int]]]:
+        """The call, and (pid, start time) of its processes: none of another boot or if damaged."""
+        call_id = path.name.partition(".")[0]
         try:
             body = json.loads(path.read_text())
             if body["boot"] != processes.boot_id():
-                return [], None
-            return [(int(pid), int(start)) for pid, start in body["processes"]], mark_of(
-                str(body["call_id"])
-            )
+                return call_id, []
+            return call_id, [(int(pid), int(start)) for pid, start in body["processes"]]
         except (ValueError, KeyError, TypeError, OSError):
-            return [], None
+            return call_id, []
 
 
-async def end_all(pids: Iterable[tuple[int, int]], mark: bytes | None) -> None:
-    """Kill these processes and all that carry the mark, until there are none.
+async def end_all(call_id: str, pids: Iterable[tuple[int, int]] = ()) -> None:
+    """Kill these processes and all that are the call's, until there are none.
 
     Raises:  RefusedError: a process would not end in `limits.ORPHAN_WAIT_MS`.
     """
@@ -99,7 +106,7 @@ async def end_all(pids: Iterable[tuple[int, int]], mark: bytes | None) -> None:
             for pid in same:
                 processes.kill_group(pid)
             await _end([*same.values()])
-            while mark and (found := await asyncio.to_thread(lambda: [*processes.marked(mark)])):
+            while found := await asyncio.to_thread(of_call, call_id):
                 await _end(found)
     except TimeoutError:
         raise RefusedError(
@@ -126,3 +133,4 @@ async def _end(descriptors: list[int]) -> None:
             processes.kill(descriptor)
         for descriptor in descriptors:
             await processes.ended(descriptor)
+            processes.reap(descriptor)

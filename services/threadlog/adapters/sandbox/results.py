@@ -96,7 +96,7 @@ def _answered(reply: bytes) -> ToolResult | None:
         reason = fields["reason"].decode()
         text = fields["text"]
         change = _change(fields)
-    except (ValueError, KeyError, IndexError):
+    except (ValueError, KeyError):
         return None
     return ToolResult(
         outcome="error" if reason else "ok",

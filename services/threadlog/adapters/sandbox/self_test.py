@@ -20,8 +20,9 @@ Probe = Callable[[Place, bytes], Awaitable[Ending]]
 _PACKAGES = {"bwrap": "bubblewrap", "prlimit": "util-linux", "setpriv": "util-linux"}
 _BARE = "or set THREADLOG_SANDBOX=off to run commands without a sandbox"
 _NAMESPACES = (
-    "allow unprivileged user namespaces (sysctl user.max_user_namespaces, "
-    "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; in a "
+    "use bubblewrap 0.8 or newer; allow unprivileged user namespaces (sysctl "
+    "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+    "kernel.apparmor_restrict_unprivileged_userns; in a "
     f"container its seccomp and AppArmor profiles), {_BARE}"
 )
 
@@ -33,7 +34,7 @@ async def of_sandbox(folders: Folders, search_path: str, probe: Probe) -> tuple[
         return tuple(findings)
     try:
         place = folders.scratch()
-    except (RefusedError, OSError) as error:
+    except RefusedError as error:
         return (*findings, Finding("fail", "workspaces", str(error), "choose another data folder"))
     findings.append(_user(place))
     try:

@@ -1,13 +1,15 @@
 """One command from its first process to the death of its last.
 
-1 spawn, on the loop's thread: a sandbox dies with the *thread* that started it, and this one stays.
-2 learn the sandbox's first process, number 1 of its pid namespace: what ends it ends all.
-3 record both on disk.
-4 open the gate: only now can the command start.
-5 wait for its end, the deadline, the memory limit, or a cancel.
-6 kill what is left and wait until it is gone, also while being cancelled again.
-7 take the rest of the output, reap, forget the record.
-A runner that dies before 4 never starts the command; one that dies later leaves a record, and the
+1 record that there is such an attempt: a later life looks for what is left of it.
+2 spawn, on the loop's thread: a sandbox dies with the *thread* that started it, and this one stays.
+3 learn the sandbox's first process, number 1 of its pid namespace: what ends it ends all.
+4 record both on disk.
+5 open the gate: only now can the command start.
+6 wait for its end, the deadline, the memory limit, or a cancel.
+7 kill what is left and wait until it is gone, also while being cancelled again. bubblewrap's own
+  process is not killed before 3: its child would wait for it for ever.
+8 take the rest of the output, reap, forget the record.
+A runner that dies before 5 never starts the command; one that dies later leaves a record, and the
 sandbox dies with it.
 """
 
@@ -16,6 +18,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,7 +26,7 @@ from typing import Literal
 from threadlog import limits
 from threadlog.adapters.sandbox import processes
 from threadlog.adapters.sandbox.pipes import Feed, Output, Status
-from threadlog.adapters.sandbox.records import Record, RunRecords, end_all, mark_of
+from threadlog.adapters.sandbox.records import Record, RunRecords, end_all
 from threadlog.errors import RefusedError
 
 _MEMORY_TICK_S = 0.1
@@ -101,20 +104,28 @@ class _Attempt:
         self._init: int | None = None
         self._is_started = self._is_gone = False
         self._was_cancelled = False
-        self._feed, self._output = Feed(), Output(limits.OUTPUT_BYTES_MAX)
-        try:
-            self._child, self._main = self._spawn()
-        except (OSError, ValueError) as error:
-            self._close_pipes()
-            raise RefusedError(f"the command could not be started: {error}") from error
-        finally:
-            for descriptor in (*launch.descriptors, self._output.writer):
-                os.close(descriptor)
+        with ExitStack() as given, ExitStack() as kept:
+            for descriptor in launch.descriptors:
+                given.callback(os.close, descriptor)
+            if launch.status is not None:
+                kept.callback(launch.status.close)
+            try:
+                self._put_on_record()  # 1
+                self._feed = Feed()
+                kept.callback(self._feed.close)
+                self._output = Output(limits.OUTPUT_BYTES_MAX)
+                kept.callback(self._output.close)
+                given.callback(os.close, self._output.writer)
+                self._child, self._main = self._spawn()
+            except (OSError, ValueError) as error:
+                self._forget()
+                raise RefusedError(f"the command could not be started: {error}") from error
+            self._pipes = kept.pop_all()
         self._deadline = self._loop.time() + bounds.timeout_ms / 1000
         self._exited = processes.ended(self._main)
         self._output.start()
 
-    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:  # 1
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:  # 2
         child = subprocess.Popen(
             self._launch.argv,
             stdin=self._feed.reader,
@@ -134,19 +145,20 @@ class _Attempt:
 
     async def watch(self) -> Why:
         """Until the command is over, by itself or by a bound."""
-        pids = [self._child.pid]
-        if self._launch.status is not None:  # 2
+        if self._launch.status is not None:  # 3
             self._launch.status.start()
             await self._first(self._launch.status.child)
             if not self._launch.status.child.done():
                 return "exit" if self._exited.done() else "timeout"
-            pids.append(self._launch.status.child.result())
-            self._init = processes.opened_init(pids[-1])
-        self._record = self._records.add(Record(*self._call, tuple(pids)))  # 3
-        self._feed.open(self._launch.request)  # 4
+        pids = [self._child.pid, *self._learnt()]
+        try:
+            self._put_on_record(*pids)  # 4
+        except OSError as error:
+            raise RefusedError(f"no run record can be written: {error}") from error
+        self._feed.open(self._launch.request)  # 5
         too_much = self._loop.create_task(self._memory_exceeded(pids[-1]))
         try:
-            await self._first(too_much)  # 5
+            await self._first(too_much)  # 6
         finally:
             too_much.cancel()
         if self._exited.done():
@@ -155,6 +167,15 @@ class _Attempt:
             return "timeout"
         too_much.result()
         return "memory"
+
+    def _learnt(self) -> list[int]:
+        """The pid of the sandbox's first process, once it was told; it is held by descriptor."""
+        status = self._launch.status
+        if status is None or not status.child.done():
+            return []
+        if self._init is None:
+            self._init = processes.opened_init(status.child.result())
+        return [status.child.result()]
 
     async def _first(self, other: "asyncio.Future[int] | asyncio.Task[None]") -> None:
         """Until the process ended, `other` is done, or the deadline has come."""
@@ -171,46 +192,60 @@ class _Attempt:
     async def end(self) -> bool:
         """Nothing of it is alive; whether a cancel came meanwhile."""
         self._is_started = self._feed.is_taken()
-        if self._init is not None:  # 6
+        status = self._launch.status
+        if status is not None:  # 7
+            await self._until(limits.KILL_WAIT_MS, status.child, self._exited)
+            self._learnt()
+        if self._init is not None:
             processes.kill(self._init)
-            await self._until(self._exited, limits.KILL_WAIT_MS)
+            await self._until(limits.KILL_WAIT_MS, self._exited)
         processes.kill_group(self._child.pid)
-        self._is_gone = await self._until(self._exited, limits.ORPHAN_WAIT_MS)
+        self._is_gone = await self._until(limits.ORPHAN_WAIT_MS, self._exited)
         if self._init is not None:
             init_gone = processes.ended(self._init)
-            self._is_gone &= await self._until(init_gone, limits.ORPHAN_WAIT_MS)
+            self._is_gone &= await self._until(limits.ORPHAN_WAIT_MS, init_gone)
             init_gone.cancel()
-        if self._launch.status is None:
-            sweep = self._loop.create_task(end_all([], mark_of(self._call[0])))
-            is_swept = await self._until(sweep, 2 * limits.ORPHAN_WAIT_MS)
+            processes.reap(self._init)
+        if status is None:
+            sweep = self._loop.create_task(end_all(self._call[0]))
+            is_swept = await self._until(2 * limits.ORPHAN_WAIT_MS, sweep)
             self._is_gone &= is_swept and sweep.exception() is None
-        self._close()  # 7
+            sweep.cancel()
+        self._close()  # 8
         return self._was_cancelled
 
-    async def _until(self, future: "asyncio.Future[None]", wait_ms: int) -> bool:
-        """Wait although cancelled; whether it is done."""
+    async def _until(
+        self, wait_ms: int, *futures: "asyncio.Future[int] | asyncio.Future[None]"
+    ) -> bool:
+        """Wait although cancelled; whether one of them is done."""
         deadline = self._loop.time() + wait_ms / 1000
-        while not future.done() and (left := deadline - self._loop.time()) > 0:
+        while not any(future.done() for future in futures):
+            left = deadline - self._loop.time()
+            if left <= 0:
+                return False
             try:
-                await asyncio.wait([future], timeout=left)
+                await asyncio.wait(futures, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
                 self._was_cancelled = True
-        return future.done()
+        return True
 
     def _close(self) -> None:
         self._exited.cancel()
-        self._close_pipes()
-        self._child.poll()
+        self._pipes.close()
+        if self._child.poll() is not None:
+            processes.reap_group(self._child.pid)
         os.close(self._main)
         if self._init is not None:
             os.close(self._init)
-        if self._record is not None and self._is_gone:
-            self._record.unlink(missing_ok=True)
+        if self._is_gone:
+            self._forget()
 
-    def _close_pipes(self) -> None:
-        for pipe in (self._feed, self._output, self._launch.status):
-            if pipe is not None:
-                pipe.close()
+    def _put_on_record(self, *pids: int) -> None:
+        self._record = self._records.add(Record(*self._call, pids))
+
+    def _forget(self) -> None:
+        if self._record is not None:
+            self._record.unlink(missing_ok=True)
 
     def ending(self, why: Why) -> Ending:
         """The end as it was found."""

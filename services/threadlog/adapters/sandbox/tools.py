@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class _LinuxTools(ABC):
         await asyncio.to_thread(self._folders.prepare, workspace)
 
     async def run(self, call: ToolCall, workspace: WorkspaceRef) -> ToolResult:
+        self._records.path(call.call_id, call.attempt)  # refuses an id that cannot be recorded
         place = self._folders.find(workspace)
         command = command_line.parse(call.command)
         match command:
@@ -167,14 +169,19 @@ class SandboxTools(_LinuxTools):
     async def _launch(
         self, call: ToolCall, place: Place, inner: tuple[str, ...], request: bytes
     ) -> Launch:
-        rules = await asyncio.to_thread(seccomp.program)
-        status = Status()
-        descriptors = recipe.Descriptors(
-            seccomp=sealed("seccomp", rules),
-            status=status.writer,
-            passwd=sealed("passwd", recipe.passwd(place.identity)),
-            group=sealed("group", recipe.group(place.identity)),
-        )
+        texts = {
+            "seccomp": await asyncio.to_thread(seccomp.program),
+            "passwd": recipe.passwd(place.identity),
+            "group": recipe.group(place.identity),
+        }
+        with ExitStack() as stack:
+            made = {}
+            for name, text in texts.items():
+                made[name] = sealed(name, text)
+                stack.callback(os.close, made[name])
+            status = Status()
+            stack.pop_all()
+        descriptors = recipe.Descriptors(status=status.writer, **made)
         argv = recipe.sandboxed(
             inner,
             folder=str(place.path),
@@ -182,7 +189,7 @@ class SandboxTools(_LinuxTools):
             variables=self._variables(call, recipe.WORKSPACE),
             descriptors=descriptors,
         )
-        passed = (descriptors.seccomp, descriptors.status, descriptors.passwd, descriptors.group)
+        passed = (status.writer, *made.values())
         return Launch(argv, place.path, {"PATH": self._search_path}, passed, request, status)
 
     def _python(self, descriptor: int) -> tuple[str, ...]:

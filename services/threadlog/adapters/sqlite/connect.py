@@ -4,11 +4,16 @@ A reader opens with `mode=ro`: it never changes an event, a view or the file's o
 kill -9 the log's tail lies in `-wal`; to read it SQLite writes `-shm`, an index of the tail that
 holds no facts. So a reader needs a folder in which that index exists or may be made; where it may
 not, the file is refused instead of being read without its tail.
+
+Nothing but SQLite opens the file: closing any other descriptor of it would drop the POSIX locks of
+this whole process, and another process could then take the WAL away from under its connections.
 """
 
+import contextlib
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from threadlog.adapters.sqlite.failures import mapped
@@ -16,12 +21,11 @@ from threadlog.adapters.sqlite.mounts import network_file_system
 from threadlog.adapters.sqlite.schema import APPLICATION_ID, SCHEMA, USER_VERSION
 from threadlog.errors import LogFileError, NotFoundError, RefusedError
 
-_MAGIC = b"SQLite format 3\0"
 _BUSY_MS = 5_000
 """How long a statement waits for a person with `sqlite3`, or for another reader's recovery."""
 _CACHE_KIB = 16_384
-_WAL_PAGES = 2_000
-"""Pages (4 KiB) in the WAL before its content moves to the file: bounds it at about 8 MiB."""
+_WAL_PAGES = 4_000
+"""Pages (4 KiB) in the WAL before its content moves to the file: bounds it at about 16 MiB."""
 _STATEMENTS = 256
 
 
@@ -30,14 +34,11 @@ def open_reader(file: Path) -> sqlite3.Connection:
 
     Raises:  NotFoundError, RefusedError, LogFileError: as `_check_before` and `_check_header`.
     """
-    _check_before(file, writable=False)
-    try:
-        connection = _connect(file, "ro")
+    _check_before(file)
+    with _connected(file, "ro") as connection:
         connection.execute("PRAGMA query_only = ON")
         if _check_header(connection, file):
             raise LogFileError(f"{file} holds no log yet; start the runtime on it once")
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        raise mapped(error, file) from error
     return connection
 
 
@@ -59,52 +60,55 @@ def open_writer(file: Path) -> sqlite3.Connection:
         )
     try:
         # Made by us and not by SQLite, whose own would follow the umask.
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
     except OSError as error:
         raise RefusedError(f"cannot write {file}: {error.strerror}; check its owner") from error
-    _check_before(file, writable=True)
-    try:
-        connection = _connect(file, "rw")
+    _check_before(file)
+    with _connected(file, "rw") as connection:
         if _check_header(connection, file):
             _create(connection)
         _set_durable(connection)
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        raise mapped(error, file) from error
     return connection
 
 
-def _connect(file: Path, mode: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{file.absolute().as_uri()}?mode={mode}",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=_STATEMENTS,
-        timeout=_BUSY_MS / 1_000,
-    )
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
-    connection.execute("PRAGMA temp_store = MEMORY")
-    return connection
+@contextlib.contextmanager
+def _connected(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """A connection that stays open unless the block fails; SQLite's errors become ours."""
+    with contextlib.ExitStack() as undo:
+        try:
+            connection = sqlite3.connect(
+                f"{file.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=_STATEMENTS,
+                timeout=_BUSY_MS / 1_000,
+            )
+            undo.callback(connection.close)
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            yield connection
+        except sqlite3.Error as error:
+            raise mapped(error, file) from error
+        undo.pop_all()
 
 
-def _check_before(file: Path, *, writable: bool) -> None:
-    """What can be said without SQLite: it exists, is a file of ours, and looks like a database."""
+def _check_before(file: Path) -> None:
+    """What can be said without opening it: it exists, and is a file of ours."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             raise RefusedError(f"{file} is not a regular file")
         if os.geteuid() not in (0, status.st_uid):
             raise RefusedError(f"{file} belongs to another user (uid {status.st_uid})")
-        with file.open("rb") as opened:
-            head = opened.read(len(_MAGIC))
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no log at {file}") from error
     except OSError as error:
         raise RefusedError(f"cannot read {file}: {error.strerror}; check its owner") from error
-    if head != _MAGIC and not (writable and not head):
-        raise LogFileError(f"{file} is not a Threadlog log, or is damaged; choose another path")
 
 
 def _check_header(connection: sqlite3.Connection, file: Path) -> bool:

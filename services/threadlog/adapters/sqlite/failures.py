@@ -54,6 +54,8 @@ def mapped(error: Exception, file: Path) -> ThreadlogError:
         return RefusedError(f"{file} {_REFUSED[primary]} ({error}); check its owner and folder")
     if primary in _REJECTED or not primary:
         return RejectedError(f"{file} does not take this: {error}")
+    if primary == sqlite3.SQLITE_NOTADB:
+        return LogFileError(f"{file} is not a Threadlog log, or is damaged; choose another path")
     return LogFileError(f"{file} is damaged ({error}); {_RESTORE}")
 
 

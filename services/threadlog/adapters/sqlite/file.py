@@ -5,6 +5,7 @@ held by this process's `lock.FileLock`; that is the caller's part.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,9 +43,14 @@ class SqliteFile:
                 deliver=self._post,
                 wants_records=lambda: self.feed.has_live,
             )
-        self.log_reader = Reader(path, "log-reader")
-        """Catches up subscribers; apart from `view_reader`, so that no view waits for it."""
-        self.view_reader = Reader(path, "view-reader")
+        with contextlib.ExitStack() as undo:
+            if self._writer is not None:
+                undo.callback(self._writer.close)
+            self.log_reader = Reader(path, "log-reader")
+            """Catches up subscribers; apart from `view_reader`, so that no view waits for it."""
+            undo.callback(self.log_reader.close)
+            self.view_reader = Reader(path, "view-reader")
+            undo.pop_all()
         self.feed = Feed(self._writer.head if self._writer else Position(0))
         self.watermark_feed = WatermarkFeed(Position(0))
 

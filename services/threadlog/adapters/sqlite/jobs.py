@@ -2,20 +2,22 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from threadlog.adapters.sqlite.recent import Appended, Key, Recent
 from threadlog.adapters.sqlite.rows import Row, insert_rows
 from threadlog.adapters.sqlite.schema import COLUMNS
 from threadlog.adapters.sqlite.view_rows import apply_batch
-from threadlog.ids import EventId, Position, TenantId, ThreadId
+from threadlog.ids import EventId, Position
 from threadlog.ports.log import Receipt
 from threadlog.ports.views import ViewBatch
 
 _INSERT_EVENTS = f"INSERT INTO events ({', '.join(COLUMNS[1:])})"
 _EVENT_VALUES = f"({', '.join('?' * (len(COLUMNS) - 1))})"
-_KNOWS_KEY = "SELECT 1 FROM events WHERE thread_id = ? AND tenant_id = ? LIMIT 1"
+_FIRST = "SELECT min(sequence) FROM events WHERE thread_id = ? AND tenant_id = ?"
+_CAUSE = COLUMNS.index("caused_by") - 1
 _INSERT_BLOBS = "INSERT INTO blobs (tenant_id, sha256, media_type, bytes, touched_at_ms, content)"
 _BLOB_VALUES = "(?, ?, ?, ?, ?, ?)"
 _TOUCH = (
@@ -29,10 +31,13 @@ class Transaction:
     """What the jobs of one transaction did, known to the writer once it is committed.
 
     Shapes:  `head`: the last position assigned, None when no event was appended. `opens`: positions
-             of records that begin their stream. `watermark` None: no view batch was applied.
+             of records that begin their stream. `appended`: what `recent` is to remember when it is
+             committed. `watermark` None: no view batch was applied.
     """
 
     connection: sqlite3.Connection
+    recent: Recent
+    appended: list[Appended] = field(default_factory=list)
     head: Position | None = None
     opens: set[Position] = field(default_factory=set)
     watermark: Position | None = None
@@ -55,12 +60,12 @@ class Job(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendJob:
-    """Append these events. `rows` and `ids` are in order; `opens`: index and key of creations."""
+    """Append these events of one thread. `rows` and `ids` are in their order."""
 
     future: asyncio.Future[object]
+    key: Key
     ids: Sequence[EventId]
     rows: Sequence[Row]
-    opens: Sequence[tuple[int, TenantId, ThreadId]] = ()
     urgent: bool = True
 
 
@@ -87,7 +92,7 @@ def run_jobs(transaction: Transaction, jobs: Sequence[Job]) -> None:
     _append(transaction, [job for job in jobs if isinstance(job, AppendJob)])
     for job in jobs:
         if isinstance(job, ViewJob):
-            stored = apply_batch(transaction.connection, job.batch)
+            stored = apply_batch(transaction.connection, transaction.recent, job.batch)
             transaction.watermark = stored
             transaction.outcomes.append((job, stored))
         elif isinstance(job, BlobJob):
@@ -103,43 +108,28 @@ def _append(transaction: Transaction, jobs: Sequence[AppendJob]) -> None:
     rows = [row for job in jobs for row in job.rows]
     if not rows:
         return
-    opening = _openings(transaction.connection, jobs)
+    streams = {job.key: _first(transaction, job.key) for job in jobs}
     positions: list[Position] = []
     for last, size in insert_rows(transaction.connection, _INSERT_EVENTS, _EVENT_VALUES, "", rows):
         positions += map(Position, range(last - size + 1, last + 1))
     assert len(positions) == len(rows)
     transaction.head = positions[-1]
-    transaction.opens = {positions[at] for at in opening}
-    at = iter(positions)
+    at = 0
     for job in jobs:
-        transaction.outcomes.append((job, list(_receipts(job.ids, at))))
+        own = positions[at : at + len(job.rows)]
+        at += len(job.rows)
+        stream = streams[job.key]
+        if stream is None:
+            stream = streams[job.key] = own[0]
+            transaction.opens.add(stream)
+        causes = [row[_CAUSE] for row in job.rows]
+        transaction.appended.append(Appended(job.key, stream, own, job.ids, causes))
+        transaction.outcomes.append((job, list(map(Receipt, job.ids, own))))
 
 
-def _receipts(ids: Sequence[EventId], positions: Iterator[Position]) -> Iterator[Receipt]:
-    for event_id in ids:
-        yield Receipt(event_id, next(positions))
-
-
-def _openings(connection: sqlite3.Connection, jobs: Sequence[AppendJob]) -> list[int]:
-    """Which of the jobs' rows, counted through, are the first record of their key.
-
-    Only creations are asked about: an index seek each, and none for the keys seen before.
-    """
-    if not any(job.opens for job in jobs):
-        return []
-    found: list[int] = []
-    seen: set[tuple[object, object]] = set()
-    start = 0
-    for job in jobs:
-        keys = {at: (thread, tenant) for at, tenant, thread in job.opens}
-        for at, row in enumerate(job.rows):
-            key = keys.get(at)
-            if key and key not in seen and not connection.execute(_KNOWS_KEY, key).fetchone():
-                found.append(start + at)
-            seen.add((row[_THREAD], row[_TENANT]))
-        start += len(job.rows)
-    return found
-
-
-_THREAD = COLUMNS.index("thread_id") - 1
-_TENANT = COLUMNS.index("tenant_id") - 1
+def _first(transaction: Transaction, key: Key) -> Position | None:
+    """The position of the first record with this key, None when there is none."""
+    if (known := transaction.recent.stream(key)) is not None:
+        return known
+    [found] = transaction.connection.execute(_FIRST, key).fetchone()
+    return None if found is None else Position(found)

@@ -11,7 +11,6 @@ from threadlog.adapters.sqlite.rows import EVENT, event_row, read_rows, record
 from threadlog.errors import RejectedError
 from threadlog.events.codec import to_cloud_event
 from threadlog.events.envelope import Event
-from threadlog.events.thread import ThreadCreated
 from threadlog.ids import Position
 from threadlog.limits import APPEND_EVENTS_MAX, EVENT_BYTES_MAX, KIB, READ_EVENTS_MAX
 from threadlog.ports.log import Receipt, Record
@@ -35,13 +34,9 @@ class SqliteLog:
             raise RejectedError("the body is not UTF-8") from error
         job = AppendJob(
             self._file.future(),
+            (events[0].thread_id, events[0].tenant_id),
             [event.event_id for event in events],
             rows,
-            [
-                (at, event.tenant_id, event.thread_id)
-                for at, event in enumerate(events)
-                if event.type == ThreadCreated.TYPE
-            ],
         )
         # The writer answers an AppendJob with its receipts.
         return cast(Sequence[Receipt], await self._file.run(job))

@@ -2,6 +2,7 @@
 
 import sqlite3
 
+from threadlog.adapters.sqlite.recent import Place, Recent
 from threadlog.adapters.sqlite.rows import Row, insert_rows
 from threadlog.ids import Position
 from threadlog.ports.snapshots import Snapshot
@@ -10,11 +11,13 @@ from threadlog.ports.views import Judged, ThreadRow, UsageFact, ViewBatch
 _MOVE = "UPDATE watermark SET position = ? WHERE id = 1 AND position = ?"
 _STORED = "SELECT position FROM watermark WHERE id = 1"
 
-_JUDGED = "INSERT OR REPLACE INTO judgements (position, stream, seq, void)"
-# The stream's number: the position of the first record with the judged record's key.
-_JUDGED_VALUES = (
+_JUDGED = "INSERT OR REPLACE INTO judgements (position, stream, cause, seq, void)"
+_KNOWN_VALUES = "(?, ?, ?, ?, ?)"
+_SOUGHT_VALUES = (
     "(?, (SELECT min(f.sequence) FROM events e JOIN events f"
-    " ON f.thread_id = e.thread_id AND f.tenant_id = e.tenant_id WHERE e.sequence = ?), ?, ?)"
+    " ON f.thread_id = e.thread_id AND f.tenant_id = e.tenant_id WHERE e.sequence = ?),"
+    " (SELECT max(f.sequence) FROM events e JOIN events f ON f.event_id = e.caused_by"
+    " AND f.tenant_id = e.tenant_id AND f.sequence < e.sequence WHERE e.sequence = ?), ?, ?)"
 )
 THREAD_COLUMNS = (
     "tenant_id",
@@ -62,14 +65,16 @@ _FACT_VALUES = f"({', '.join('?' * 16)})"
 _LETTERS = "INSERT OR REPLACE INTO dead_letters (position, reason)"
 
 
-def apply_batch(connection: sqlite3.Connection, batch: ViewBatch) -> Position:
+def apply_batch(connection: sqlite3.Connection, recent: Recent, batch: ViewBatch) -> Position:
     """The stored watermark afterwards; the batch's own exactly when its rows are in."""
     moved = connection.execute(_MOVE, (batch.watermark, batch.expected))
     if moved.rowcount != 1:
         [stored] = connection.execute(_STORED).fetchone()
         return Position(stored)
+    places = [(row, recent.place(row.position)) for row in batch.judged]
     for head, values, tail, rows in (
-        (_JUDGED, _JUDGED_VALUES, "", [_judged(row) for row in batch.judged]),
+        (_JUDGED, _KNOWN_VALUES, "", [_known(row, place) for row, place in places if place]),
+        (_JUDGED, _SOUGHT_VALUES, "", [_sought(row) for row, place in places if not place]),
         (_THREADS, _THREAD_VALUES, _THREAD_UPDATE, [_thread(row) for row in batch.threads]),
         (_SNAPSHOTS, _SNAPSHOT_VALUES, _SNAPSHOT_UPDATE, [_snapshot(s) for s in batch.snapshots]),
         (_FACTS, _FACT_VALUES, "", [_fact(fact) for fact in batch.usage]),
@@ -80,8 +85,12 @@ def apply_batch(connection: sqlite3.Connection, batch: ViewBatch) -> Position:
     return batch.watermark
 
 
-def _judged(row: Judged) -> Row:
-    return (row.position, row.position, row.seq, row.void)
+def _known(row: Judged, place: Place) -> Row:
+    return (row.position, place.stream, place.cause, row.seq, row.void)
+
+
+def _sought(row: Judged) -> Row:
+    return (row.position, row.position, row.position, row.seq, row.void)
 
 
 def _thread(row: ThreadRow) -> Row:

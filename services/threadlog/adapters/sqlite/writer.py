@@ -27,6 +27,7 @@ from threadlog.adapters.sqlite.connect import open_reader, open_writer
 from threadlog.adapters.sqlite.failures import mapped, result_code
 from threadlog.adapters.sqlite.feed import Landed
 from threadlog.adapters.sqlite.jobs import Job, Transaction, run_jobs
+from threadlog.adapters.sqlite.recent import Recent
 from threadlog.adapters.sqlite.rows import EVENT, read_rows, record
 from threadlog.clock import Clock
 from threadlog.errors import LogUnavailableError, RejectedError, ThreadlogError
@@ -76,6 +77,7 @@ class Writer:
             "SELECT coalesce(max(sequence), 0) FROM events"
         ).fetchone()
         self.head = Position(head)
+        self._recent = Recent()
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._failure: ThreadlogError | None = None
         self._is_closed = False
@@ -148,7 +150,7 @@ class Writer:
 
     def _run_group(self, jobs: Sequence[Job]) -> None:
         """One transaction: 1. begin, 2. run, 3. commit, 4. read back, 5. deliver."""
-        transaction = Transaction(self._connection)
+        transaction = Transaction(self._connection, self._recent)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             run_jobs(transaction, jobs)
@@ -163,6 +165,8 @@ class Writer:
             else:
                 self._end(jobs, mapped(error, self._file))
             return
+        for appended in transaction.appended:
+            self._recent.add(appended)
         try:
             landed = self._read_back(transaction)
         except sqlite3.Error as error:
