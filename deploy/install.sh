@@ -40,6 +40,8 @@ if [ "$(uname -s)" = Linux ]; then
   command -v bwrap >/dev/null || missing+=(bubblewrap)
   has_seccomp || missing+=(libseccomp2)
   [ -x /usr/bin/python3 ] || missing+=(python3)
+  # Tests make a disk fail through it.
+  [ "$kind" = run ] || command -v strace >/dev/null || missing+=(strace)
 else
   say "install: no sandbox on $(uname -s): tools run only with THREADLOG_SANDBOX=off"
 fi

@@ -7,7 +7,7 @@ The layers, from the top; a module imports only from lines below its own::
     planner | tool_runner | projection | gateway | client
     adapters | runtime | commands            technology | worker machinery | request to events
     ports                                    log, snapshots, views, notify, blobs, model, tools
-    telemetry | settings | faults | clock
+    settings | faults | clock
     thread | api                             pure: state, fold, decide, transcript | wire types
     events                                   pure: vocabulary, catalog, upcast, codec
     ids | limits

@@ -11,6 +11,7 @@
     +-- ConflictError            the state moved on: load again, decide again
     |   +-- TurnOpenError        `reject` delivery while a turn is open
     |   +-- VoidError            the appended event was judged void by the fold
+    |   +-- LateError            the claim's time to start had passed: nothing was started
     +-- TransientError           may work later; what was appended is unknown
     |   +-- LogUnavailableError  the log cannot take appends now
     |   +-- LockedError          another runtime holds the file
@@ -75,6 +76,12 @@ class VoidError(ConflictError):
     """The event is in the log but was judged void; the message names the reason."""
 
     code = "void"
+
+
+class LateError(ConflictError):
+    """The claim's time to start had passed: nothing was started."""
+
+    code = "late"
 
 
 class TransientError(ThreadlogError):

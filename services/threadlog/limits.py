@@ -15,6 +15,8 @@ JSON_DEPTH_MAX = 64
 # Inputs
 INPUT_WINDOW = 256
 """How many ids of judged inputs a thread's state remembers."""
+QUEUE_MAX = 512
+"""Messages that wait in one thread's inbox; more are void, and one turn admits them all."""
 MESSAGE_BYTES_MAX = 1 * MIB
 IDEMPOTENCY_KEY_CHARS_MAX = 256
 
@@ -26,6 +28,7 @@ MODEL_ATTEMPTS_MAX = 5
 DEATHS_MAX = 3
 """A step or call settled this often by its worker's death is not tried again."""
 PROVIDER_CALL_ID_CHARS_MAX = 256
+TOOL_NAME_CHARS_MAX = 256
 COMMAND_BYTES_MAX = 60 * KIB
 """One command line: fits inline in its event, and in one argv string (Linux takes 128 KiB)."""
 
@@ -43,7 +46,6 @@ OUTPUT_HEAD_BYTES = 8 * KIB
 OUTPUT_TAIL_BYTES = 8 * KIB
 OUTPUT_BYTES_MAX = 16 * MIB
 """What is kept of one call's output; the rest is counted and dropped."""
-FILE_CHANGES_MAX = 256
 
 # Files of a workspace
 FILE_BYTES_MAX = 8 * MIB
@@ -66,6 +68,8 @@ SANDBOX_MEMLOCK_BYTES_MAX = 64 * KIB
 SANDBOX_FILES_OPEN_MAX = 512
 SANDBOX_CPU_S_MAX = 60
 """Seconds of processor time of one process."""
+SANDBOX_START_MS = 4_000
+"""How long a sandbox may take until it can be given its command; above it, the call is refused."""
 KILL_WAIT_MS = 2_000
 """From the deadline of a call, or its cancel, to the end of its whole tree."""
 ORPHAN_WAIT_MS = 5_000
@@ -78,6 +82,11 @@ REPLY_WIRE_BYTES_MAX = 4 * REPLY_BYTES_MAX
 """One reply decoded, framing included: a streamed token costs some 300 bytes around it."""
 REPLY_EVENTS_MAX = 500_000
 """Events of one streamed reply; about one a token."""
+REPLY_PARTS_MAX = 256
+"""Parts of one reply: how often text and thinking may take turns."""
+OUTPUT_PARTS_MAX = 2 * REPLY_PARTS_MAX
+"""Parts of one response in its event, a provider's own blocks included."""
+SIGNATURE_CHARS_MAX = 64 * KIB
 ERROR_BODY_BYTES_MAX = 64 * KIB
 """What is read of the body of a failed request, decoded; the rest is cut."""
 MODEL_CONNECT_MS = 10_000
@@ -98,4 +107,4 @@ assert READ_WINDOW_BYTES < OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES
 assert RETRY_BASE_MS < RETRY_CAP_MS < MODEL_TOTAL_MS
 assert MODEL_CONNECT_MS < MODEL_IDLE_MS < MODEL_TOTAL_MS
 assert CALLS_PER_STEP_MAX < APPEND_EVENTS_MAX // 2
-assert CLAIM_TTL_MS < DRAIN_TIMEOUT_MS
+assert SANDBOX_START_MS < CLAIM_TTL_MS < DRAIN_TIMEOUT_MS

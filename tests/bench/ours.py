@@ -6,6 +6,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.workload import TEXT, Round, measure
@@ -44,8 +45,11 @@ class NoTools:
     async def prepare(self, workspace: WorkspaceRef) -> None:
         """Nothing to prepare."""
 
-    async def run(self, call: ToolCall, workspace: WorkspaceRef) -> ToolResult:
+    async def run(
+        self, call: ToolCall, workspace: WorkspaceRef, *, may_start: Callable[[], bool]
+    ) -> ToolResult:
         """The same text for every call."""
+        assert may_start()
         return ToolResult("ok", TEXT.encode(), len(TEXT), exit_code=0)
 
 

@@ -208,6 +208,26 @@ async def test_a_live_record_is_decoded_once_for_all(opened: Opened, log: Sqlite
     assert one.opens_stream
 
 
+async def test_of_two_appends_in_one_commit_one_opens_the_stream(
+    opened: Opened, log: SqliteLog
+) -> None:
+    following = log.subscribe(Position(0))
+    step = asyncio.ensure_future(anext(following))
+    while not opened.file.feed.has_live:
+        await asyncio.sleep(0)
+    with opened.held():
+        first = asyncio.create_task(log.append([message("before", thread_id(9))]))
+        await opened.reached_commit()
+        pair = [asyncio.create_task(log.append([created()])) for _ in range(2)]
+        await asyncio.sleep(0)
+    async with asyncio.timeout(DEADLINE_S):
+        await asyncio.gather(first, *pair)
+        records = list(await step)
+        while len(records) < 3:
+            records += await anext(following)
+    assert [record.opens_stream for record in records] == [True, True, False]
+
+
 @pytest.mark.parametrize(("size", "count"), [(60_000, 500), (10, 6_000)])
 async def test_a_slow_subscriber_is_bounded_in_memory(
     opened: Opened, log: SqliteLog, size: int, count: int

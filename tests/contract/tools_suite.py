@@ -3,13 +3,16 @@
 import asyncio
 import json
 import signal
+import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers.bench_tools import Bench, until
 from threadlog import limits
-from threadlog.errors import RefusedError
+from threadlog.errors import LateError, RefusedError
 from threadlog.ids import CallId, TenantId, ThreadId, WorkspaceId
 from threadlog.limits import MIB
 from threadlog.ports.tools import ToolCall, WorkspaceRef
@@ -19,6 +22,12 @@ STUBBORN = "trap '' TERM INT HUP; touch started; (setsid sleep 600 &) ; sleep 60
 
 class ToolsSuite:
     """Inherit, and define the fixture `bench`: one implementation with a prepared workspace."""
+
+    async def test_F50_one_line_is_one_call(self, bench: Bench) -> None:
+        """A line that chains commands is one process tree, one outcome and one output."""
+        result = await bench.run("echo one > a.txt && cat a.txt; (echo two | cat); exit 3")
+        assert (result.outcome, result.output, result.exit_code) == ("error", b"one\ntwo\n", 3)
+        assert len(set(bench.calls)) == 1
 
     async def test_a_call_runs_in_its_workspace(self, bench: Bench) -> None:
         bench.put("a.txt", b"content")
@@ -80,7 +89,9 @@ class ToolsSuite:
         line = "echo $THREADLOG_IDEMPOTENCY_KEY $THREADLOG_CALL_ID $THREADLOG_ATTEMPT"
         results = [
             await bench.tools.run(
-                ToolCall(CallId("call-7"), attempt, line, "key of call 7", 10_000), bench.workspace
+                ToolCall(CallId("call-7"), attempt, line, "key of call 7", 10_000),
+                bench.workspace,
+                may_start=lambda: True,
             )
             for attempt in (1, 2)
         ]
@@ -100,6 +111,47 @@ class ToolsSuite:
         assert 400 <= passed_ms < 400 + limits.KILL_WAIT_MS
         assert bench.records() == []
 
+    @pytest.mark.parametrize("line", ["touch marker", "write marker x"])
+    async def test_a_call_that_may_not_start_any_more_starts_nothing(
+        self, bench: Bench, line: str
+    ) -> None:
+        asked: list[int] = []
+
+        def late() -> bool:
+            [record] = bench.records()
+            asked.append(len(json.loads((bench.state / record).read_text())["processes"]))
+            return False
+
+        with pytest.raises(LateError):
+            await bench.run(line, may_start=late)
+        [processes] = asked
+        assert processes > 0, "it is asked when all stands ready and is on record, and once"
+        assert not (bench.folder / "marker").exists()
+        assert bench.alive() == 0
+        assert bench.records() == []
+        assert (await bench.run(line)).outcome == "ok"
+
+    async def test_time_that_passes_while_the_sandbox_starts_counts(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        loop, spawn = asyncio.get_running_loop(), subprocess.Popen
+        end = loop.time() + 0.3
+
+        def slow(*arguments: Any, **options: Any) -> Any:
+            time.sleep(0.3)  # noqa: TID251  # the loop itself is held up
+            return spawn(*arguments, **options)
+
+        monkeypatch.setattr(subprocess, "Popen", slow)
+        with pytest.raises(LateError):
+            await bench.run("touch marker", may_start=lambda: loop.time() < end)
+        assert not (bench.folder / "marker").exists()
+        assert bench.alive() == 0
+
+    async def test_no_call_waits_for_the_helper(self, bench: Bench) -> None:
+        bench.tools._helper = None
+        await bench.tools.prepare(bench.workspace)
+        assert bench.tools._helper is not None, "it is compiled before the claim"
+
     async def test_a_cancel_kills_the_whole_tree_before_it_goes_on(self, bench: Bench) -> None:
         task = asyncio.create_task(bench.run(STUBBORN))
         await until((bench.folder / "started").exists)
@@ -113,13 +165,17 @@ class ToolsSuite:
         assert bench.records() == []
 
     async def test_a_cancel_at_any_moment_leaves_nothing(self, bench: Bench) -> None:
-        for wait_ms in range(0, 24, 2):
+        await bench.run("true")
+        loop = asyncio.get_running_loop()
+        for number in range(60):
             task = asyncio.create_task(bench.run("sleep 600 & sleep 600"))
-            await asyncio.sleep(wait_ms / 1000)
+            end = loop.time() + number / 5_000  # finer than a timer, over the time of a start
+            while loop.time() < end:
+                await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert bench.alive() == 0
+        assert bench.alive() == 0
         assert bench.records() == []
 
     @pytest.mark.parametrize(
@@ -176,7 +232,7 @@ class ToolsSuite:
         for call_id in ("", "../x", "a/b", "x" * 100):
             call = ToolCall(CallId(call_id), 1, "touch ran", "key", 10_000)
             with pytest.raises(RefusedError):
-                await bench.tools.run(call, bench.workspace)
+                await bench.tools.run(call, bench.workspace, may_start=lambda: True)
         assert not (bench.folder / "ran").exists()
 
     async def test_a_running_call_is_on_record_and_was_told_no_secret(

@@ -9,6 +9,17 @@ from dataclasses import dataclass, replace
 
 from tests.helpers.events import LOCAL, OTHER, WHEN, event_id, message
 from tests.helpers.logs import DEADLINE_S
+from tests.helpers.thread_events import (
+    attempt_failed,
+    file_changed,
+    requested,
+    responded,
+    step_released,
+    step_started,
+    tool_finished,
+    tool_started,
+)
+from tests.helpers.threads import CLAIMED, Move, Story
 from threadlog import ids
 from threadlog.events.envelope import Event
 from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId
@@ -81,6 +92,13 @@ async def apply(parts: Parts, batch: ViewBatch) -> None:
     """The batch is in, whatever the watermark was."""
     batch = replace(batch, expected=await parts.views.watermark())
     assert await parts.writer.apply(batch, urgent=True) == batch.watermark
+
+
+TWO_FILES: tuple[Move, ...] = (
+    *(*CLAIMED, attempt_failed(), step_started(), step_released(), step_started(), responded(1)),
+    *(requested(0), tool_started(0), file_changed(0, "a"), file_changed(0, "b")),
+    tool_finished(0),
+)
 
 
 class ViewsSuite:
@@ -258,6 +276,26 @@ class ViewsSuite:
 
     # -- causes
 
+    async def test_F05_one_query_leads_from_a_file_to_the_message_and_back(
+        self, parts: Parts
+    ) -> None:
+        accepted = Story().go(*TWO_FILES).accepted
+        await judge(parts, accepted, list(range(len(accepted))))
+        root = next(e for e in accepted if e.type == "message.received")
+        changes = [e for e in accepted if e.type == "file.changed"]
+        assert len(changes) == 2
+        for changed in changes:
+            views = parts.views
+            up = await views.causes(changed.tenant_id, changed.event_id, "ancestors", limit=99)
+            assert [s.event.type for s in up] == [
+                *("message.received", "turn.started", "step.started", "model.attempt_failed"),
+                *("step.started", "step.released", "step.started", "model.responded"),
+                *("tool.requested", "tool.started", "file.changed"),
+            ]
+            assert up[0].event == root
+            down = await views.causes(root.tenant_id, root.event_id, "descendants", limit=999)
+            assert [s.event for s in up] == [s.event for s in down if s in up]
+
     async def test_causes_cross_threads_of_the_tenant(self, parts: Parts) -> None:
         one, two = ThreadId(ids.draw()), ThreadId(ids.draw())
         root = message("root", one)
@@ -266,8 +304,9 @@ class ViewsSuite:
         leaf = message("leaf", two, caused_by=left.event_id)
         void = message("void", two, caused_by=left.event_id)
         apart = message("apart", one)
-        events = [root, left, right, leaf, void, apart]
-        _, stored = await judge(parts, events, [0, 1, 0, 1, None, 2])
+        beyond = message("beyond", two, caused_by=void.event_id)
+        events = [root, left, right, leaf, void, apart, beyond]
+        _, stored = await judge(parts, events, [0, 1, 0, 1, None, 2, 2])
 
         async def causes(of: Event, **more: int) -> tuple[list[Event], list[Event]]:
             limit = more.get("limit", 100)
@@ -279,10 +318,26 @@ class ViewsSuite:
         assert await causes(leaf) == ([root, left, leaf], [leaf])
         assert await causes(left) == ([root, left], [left, leaf])
         assert await causes(void) == ([], [])
+        assert await causes(beyond) == ([beyond], [beyond])
         assert await causes(leaf, limit=2) == ([left, leaf], [leaf])
         assert await causes(root, limit=3) == ([root], [root, left, right])
         [found] = await parts.views.causes(LOCAL, apart.event_id, "ancestors", limit=9)
         assert found == stored[5]
+
+    async def test_an_id_that_two_tenants_use_links_neither_to_the_other(
+        self, parts: Parts
+    ) -> None:
+        thread = ThreadId(ids.draw())
+        root, leaf = event_id("same root"), event_id("same leaf")
+        events = [
+            message(text, thread, tenant=tenant, event_id=named, caused_by=cause)
+            for text, named, cause in (("root", root, None), ("leaf", leaf, root))
+            for tenant in (LOCAL, OTHER)
+        ]
+        _, stored = await judge(parts, events, [0, 0, 1, 1])
+        for tenant, own in ((LOCAL, stored[0::2]), (OTHER, stored[1::2])):
+            assert await parts.views.causes(tenant, leaf, "ancestors", limit=9) == own
+            assert await parts.views.causes(tenant, root, "descendants", limit=9) == own
 
     async def test_a_long_chain_of_causes_is_followed(self, parts: Parts) -> None:
         thread = ThreadId(ids.draw())

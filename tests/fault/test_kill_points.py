@@ -37,6 +37,17 @@ def killed_at(machine: Machine, fault: str) -> None:
 RUN = ("run", "go", "--workspace", ".", "--script")
 
 
+@pytest.mark.parametrize("fault", ["typo", f"{POINTS[0]}:x", f"{POINTS[0]}:0", f"{POINTS[0]}:²"])
+def test_a_fault_that_is_no_point_is_wrong_use(
+    fault: str, children: Nursery, short_dir: Path
+) -> None:
+    machine = Machine(children, short_dir)
+    run = machine.start(*RUN, machine.script(*SCRIPT), THREADLOG_FAULT=fault)
+    assert machine.nursery.wait(run) == 2, run.stderr
+    assert "Traceback" not in run.stderr
+    assert all(point in run.stderr for point in ("THREADLOG_FAULT", *POINTS))
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_P3_a_run_killed_at_a_point_is_carried_on_by_up(
     point: str, children: Nursery, short_dir: Path

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -151,6 +152,33 @@ def stand_ins(folder: Path, **scripts: str) -> str:
     return str(folder)
 
 
+async def test_F50_each_line_shell_or_built_in_is_one_run_of_the_sandbox(short_dir: Path) -> None:
+    """A stand-in notes each run of bubblewrap, then becomes it."""
+    path, runs = short_dir / "bin", short_dir / "runs"
+    path.mkdir()
+    runs.touch()
+    runs.chmod(0o666)
+    note = f'echo run >> {runs}; exec {shutil.which("bwrap")} "$@"'
+    bench = Bench(SandboxTools, short_dir)
+    bench.tools = SandboxTools(
+        bench.root, bench.state, search_path=f"{stand_ins(path, bwrap=note)}:{os.environ['PATH']}"
+    )
+    await bench.tools.prepare(bench.workspace)
+    await bench.run("write warm.txt x")  # compiles the helper, in the sandbox too
+    outside = str(Path("/proc/self/ns/pid").stat().st_ino)
+    for line, output in {
+        "write a.txt 'one two'": b"",
+        "read a.txt": b"one two",
+        "cat a.txt && cat a.txt | wc -l; readlink /proc/self/ns/pid": b"one two",
+    }.items():
+        runs.write_text("")
+        result = await bench.run(line)
+        assert runs.read_text() == "run\n", line
+        assert output in result.output
+        assert outside.encode() not in result.output
+    assert (bench.folder / "a.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("scripts", "said"),
     [
@@ -159,7 +187,7 @@ def stand_ins(folder: Path, **scripts: str) -> str:
         ({"bwrap": "kill -9 $$"}, "could not be started"),
     ],
 )
-async def test_X2_without_a_sandbox_nothing_runs(
+async def test_F50_X2_without_a_sandbox_nothing_runs(
     short_dir: Path, scripts: dict[str, str], said: str
 ) -> None:
     path = short_dir / "bin"
@@ -176,7 +204,7 @@ async def test_X2_without_a_sandbox_nothing_runs(
     assert all("THREADLOG_SANDBOX=off" in finding.fix for finding in fails)
 
 
-async def test_X2_without_a_seccomp_filter_nothing_runs(
+async def test_F50_X2_without_a_seccomp_filter_nothing_runs(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(SandboxTools, short_dir)

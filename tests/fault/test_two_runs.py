@@ -43,6 +43,25 @@ def asking(machine: Machine, number: int) -> bool:
     return len({e.thread_id for e in claims}) >= number
 
 
+def test_F29_a_second_command_goes_through_the_first(machine: Machine) -> None:
+    """It starts no workers of its own: every event of its thread is of the first one's."""
+    script = machine.script({"text": "done"})
+    up = machine.start("up", "--script", script)
+    until(lambda: "ready" in up.stderr, "it is ready", [up])
+    holder = read_holder(machine.file)
+    assert holder is not None
+    assert holder.pid == up.pid
+    for prompt in ("one", "two"):
+        run = machine.start(*RUN, script, prompt)
+        assert machine.nursery.wait(run) == 0, run.stderr
+        assert read_holder(machine.file) == holder, "the lock stays where it is"
+    assert machine.verdicts() == ["completed", "completed"]
+    assert len(set(threads(machine))) == 2
+    assert instances(machine.accepted()) == {holder.instance}
+    up.send(signal.SIGTERM)
+    assert machine.nursery.wait(up) == 0
+
+
 def test_Q3_the_first_run_stays_until_the_seconds_turn_has_ended(machine: Machine) -> None:
     script = machine.script(*SLOW)
     first = machine.start(*RUN, script, "one")

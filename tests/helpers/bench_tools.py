@@ -69,10 +69,16 @@ class Bench:
         return ToolCall(call_id, 1, line, f"key-{call_id}", timeout_ms)
 
     async def run(
-        self, line: str, *, timeout_ms: int = 10_000, workspace: WorkspaceRef | None = None
+        self,
+        line: str,
+        *,
+        timeout_ms: int = 10_000,
+        workspace: WorkspaceRef | None = None,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> ToolResult:
         """What comes of the line."""
-        result = await self.tools.run(self.call(line, timeout_ms), workspace or self.workspace)
+        call = self.call(line, timeout_ms)
+        result = await self.tools.run(call, workspace or self.workspace, may_start=may_start)
         self.compiled[type(self.tools).__name__] = self.tools._helper
         return result
 

@@ -21,6 +21,7 @@ from threadlog.client.reading import Reader, TurnResult
 from threadlog.clock import SystemClock
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
 from threadlog.commands.service import Commands
+from threadlog.errors import LateError
 from threadlog.events.content import ModelRef, TextPart
 from threadlog.events.envelope import Event
 from threadlog.ids import NO_POSITION, ThreadId, WorkerId, draw
@@ -49,7 +50,11 @@ class InstantTools:
     async def prepare(self, workspace: WorkspaceRef) -> None:
         return
 
-    async def run(self, call: ToolCall, workspace: WorkspaceRef) -> ToolResult:
+    async def run(
+        self, call: ToolCall, workspace: WorkspaceRef, *, may_start: Callable[[], bool]
+    ) -> ToolResult:
+        if not may_start():
+            raise LateError("too late")
         self.effects.append((call.call_id, call.attempt))
         output = self.output_of(call.command)
         return ToolResult("ok", output, len(output), exit_code=0)

@@ -10,17 +10,28 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from threadlog.adapters.memory.blobs import MemoryBlobs
+from threadlog.adapters.memory.log import MemoryLog
+from threadlog.adapters.memory.snapshots import MemorySnapshots
+from threadlog.adapters.memory.views import MemoryViews
 from threadlog.adapters.model_api.scripted import render
-from threadlog.errors import LogUnavailableError, ModelError, RefusedError, TransientError
+from threadlog.errors import (
+    LateError,
+    LogUnavailableError,
+    ModelError,
+    RefusedError,
+    RejectedError,
+    TransientError,
+)
 from threadlog.events.content import BlobRef, ModelRef, OutputPart, TextPart, Usage
 from threadlog.events.envelope import Event
 from threadlog.events.step import ErrorClass, ModelCall, StopReason
-from threadlog.ids import Position, TenantId
+from threadlog.ids import Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import Log, Receipt, Record
 from threadlog.ports.model import Delta, ModelReply, ModelRequest
 from threadlog.ports.tools import Finding, ToolCall, ToolResult, WorkspaceRef
+from threadlog.ports.views import StoredEvent
 
-DEADLINE_S = 5.0
+DEADLINE_S = 15.0
 MODEL = ModelRef(provider="scripted", name="small")
 
 
@@ -122,14 +133,25 @@ class Run:
         self.outcome.set_result(result or ToolResult("ok", b"fine", 4, exit_code=0))
 
 
+def _already() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True)
 class StepTools:
-    """The tools port; `refusal`: why no workspace can be used, None when each can."""
+    """The tools port; `refusal`: why no workspace can be used, None when each can.
+
+    `asked`: every attempt, started or not; it may start once `set_up`, which it is until cleared.
+    """
 
     refusal: str | None = None
     runs: list[Run] = field(default_factory=list)
     prepared: list[WorkspaceRef] = field(default_factory=list)
     settled: int = 0
+    asked: list[ToolCall] = field(default_factory=list)
+    set_up: asyncio.Event = field(default_factory=_already)
     _fresh: "asyncio.Queue[Run]" = field(default_factory=asyncio.Queue)
 
     async def check(self) -> tuple[Finding, ...]:
@@ -143,7 +165,13 @@ class StepTools:
         if self.refusal is not None:
             raise RefusedError(self.refusal)
 
-    async def run(self, call: ToolCall, workspace: WorkspaceRef) -> ToolResult:
+    async def run(
+        self, call: ToolCall, workspace: WorkspaceRef, *, may_start: Callable[[], bool]
+    ) -> ToolResult:
+        self.asked.append(call)
+        await self.set_up.wait()
+        if not may_start():
+            raise LateError("too late")
         run = Run(call, workspace, asyncio.get_running_loop().create_future())
         self.runs.append(run)
         self._fresh.put_nowait(run)
@@ -159,15 +187,15 @@ class StepTools:
             return await self._fresh.get()
 
 
-Fault = Literal["lost", "full", "late", "unacknowledged", "doubled", "slow"]
+Fault = Literal["refused", "lost", "full", "late", "unacknowledged", "doubled", "slow"]
 
 
 class FaultyLog:
     """A log that another one stands behind; `faults` are what befalls the next appends.
 
-    `lost`: it fails and nothing was appended; `full`: the same, as of a full device; `late`: it
-    fails and comes in with `deliver_late`; `unacknowledged`: it fails although it was appended;
-    `doubled`: it is appended twice; `slow`: it waits for `hurry`.
+    `lost`: it fails and nothing was appended; `full`: the same, as of a full device; `refused`: it
+    can never be appended; `late`: it fails and comes in with `deliver_late`; `unacknowledged`: it
+    fails although it was appended; `doubled`: it is appended twice; `slow`: it waits for `hurry`.
     """
 
     def __init__(self, log: Log) -> None:
@@ -206,6 +234,8 @@ class FaultyLog:
             raise TransientError("no answer")
         if fault == "full":
             raise LogUnavailableError("no space is left")
+        if fault == "refused":
+            raise RejectedError("too large")
         if fault == "slow":
             await self._hurry.wait()
         receipts = await self._log.append([*events, *events] if fault == "doubled" else events)
@@ -232,6 +262,20 @@ class SlowBlobs(MemoryBlobs):
     async def put(self, tenant: TenantId, contents: Sequence[tuple[bytes, str]]) -> list[BlobRef]:
         await self.gate.wait()
         return await super().put(tenant, contents)
+
+
+class SlowViews(MemoryViews):
+    """Views that give no event before `gate` is set."""
+
+    def __init__(self, log: MemoryLog, snapshots: MemorySnapshots) -> None:
+        super().__init__(log, snapshots)
+        self.gate = asyncio.Event()
+
+    async def events(
+        self, tenant: TenantId, thread: ThreadId, *, first: Seq, last: Seq, limit: int
+    ) -> Sequence[StoredEvent]:
+        await self.gate.wait()
+        return await super().events(tenant, thread, first=first, last=last, limit=limit)
 
 
 class TickingClock:

@@ -23,6 +23,7 @@ from threadlog.adapters.model_api.script import Script
 from threadlog.adapters.model_api.scripted import ScriptedModel
 from threadlog.bootstrap.services import Ports, Services
 from threadlog.clock import ManualClock
+from threadlog.errors import LateError
 from threadlog.events.envelope import Event
 from threadlog.ids import EventId, WorkerId
 from threadlog.ports.model import Delta, ModelReply
@@ -168,6 +169,7 @@ class Universe:
             return cast(Any, Watched(life, name, port))
 
         return Ports(
+            gather_ms=0,
             log=seen("log", self.log),
             views=seen("views", self.views),
             view_writer=seen("views", self.views),
@@ -216,7 +218,11 @@ class _Tools:
     async def prepare(self, workspace: WorkspaceRef) -> None:
         return
 
-    async def run(self, call: ToolCall, workspace: WorkspaceRef) -> ToolResult:
+    async def run(
+        self, call: ToolCall, workspace: WorkspaceRef, *, may_start: Callable[[], bool]
+    ) -> ToolResult:
+        if not may_start():
+            raise LateError("too late")
         claim = self.universe.claim_of(call.call_id)
         effect = Effect("command", claim, call.call_id, call.attempt, call.command)
         self.universe.effects.append(effect)

@@ -22,7 +22,7 @@ async def main(kind: str, top: str, line: str) -> None:
     call = bench.call(line, timeout_ms=60_000)
     sys.stdout.write(f"{call.call_id}\n")
     sys.stdout.flush()
-    await bench.tools.run(call, bench.workspace)
+    await bench.tools.run(call, bench.workspace, may_start=lambda: True)
 
 
 if __name__ == "__main__":

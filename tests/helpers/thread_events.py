@@ -36,7 +36,7 @@ from threadlog.events.tool import (
     ToolStarted,
 )
 from threadlog.events.turn import TurnFinished, TurnStarted, Verdict
-from threadlog.ids import CallId, EventId, Seq, WorkerId
+from threadlog.ids import CallId, EventId, Seq, TurnId, WorkerId
 from threadlog.thread.state import Call, Claim, Step, ThreadState, Turn, steering
 
 MODEL = ModelRef(provider="scripted", name="small")
@@ -106,18 +106,23 @@ def message(
     return make
 
 
-def cancel(n: int | None = None, *, key: str | None = None, base_seq: int | None = None) -> Maker:
-    """A cancel of the open turn, or of call `n` of its step."""
+def cancel(
+    n: int | None = None,
+    *,
+    key: str | None = None,
+    base_seq: int | None = None,
+    turn: TurnId | None = None,
+) -> Maker:
+    """A cancel of `turn`, None: the open one, or of call `n` of its step."""
 
     def make(s: ThreadState) -> Event:
         body = CancelRequested(
             base_seq=s.head if base_seq is None else base_seq,
+            turn_id=turn or turn_of(s).turn_id,
             cause="user",
             call_id=None if n is None else call_of(s, n).call_id,
         )
-        return _input(s, body, "cancel.request", key).model_copy(
-            update={"turn_id": turn_of(s).turn_id}
-        )
+        return _input(s, body, "cancel.request", key)
 
     return make
 
@@ -151,7 +156,7 @@ def step_started(worker: str = "p1", *, decided_at: int | None = None) -> Maker:
             decided_at=head,
             admits=steering(s),
             model=s.config.model or MODEL,
-            manifest=_manifest(head),
+            manifest=_manifest(),
         )
         claim = ids.claim_id(turn.turn_id, step.number, step.attempt, WorkerId(worker), head)
         return _event(s, body, claim, cause=step.cause, worker=worker)
@@ -482,10 +487,9 @@ def _fresh(state: ThreadState) -> str:
     return f"{state.head}-{len(state.inputs.window)}-{last}"
 
 
-def _manifest(head: Seq) -> Manifest:
+def _manifest() -> Manifest:
     return Manifest(
         from_seq=0,
-        to_seq=head,
         tools_sha256="00" * 32,
         request_sha256="11" * 32,
         request_bytes=10,

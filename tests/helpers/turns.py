@@ -17,7 +17,6 @@ MODEL = ModelRef(provider="scripted", name="demo")
 TURN = TurnId(event_id("turn"))
 _MANIFEST = Manifest(
     from_seq=0,
-    to_seq=3,
     tools_sha256="0" * 64,
     request_sha256="1" * 64,
     request_bytes=10,

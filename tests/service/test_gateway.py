@@ -1,16 +1,19 @@
 """The gateway over its socket: what went in at one end is what the in-process commands append."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.helpers.events import LOCAL
 from tests.helpers.service_world import World
 from tests.helpers.thread_events import MODEL
+from threadlog.api.problems import PROBLEM_TYPE
 from threadlog.bootstrap.sockets import listen
 from threadlog.client.http import HttpCommands
 from threadlog.commands.requests import NewMessage, NewThread, ThreadSettings
@@ -25,8 +28,10 @@ from threadlog.errors import (
 )
 from threadlog.events.content import BlobRef, FilePart, ImagePart, TextPart
 from threadlog.events.thread import Limits, Workspace
+from threadlog.gateway.app import create_app
 from threadlog.gateway.server import GatewayServer
 from threadlog.ids import ThreadId, TurnId, derive
+from threadlog.limits import MESSAGE_BYTES_MAX
 
 BLOB = BlobRef(sha256="ab" * 32, bytes=3, media_type="image/png")
 EVERYTHING = NewThread(
@@ -56,7 +61,7 @@ async def served(world: World, folder: Path) -> AsyncIterator[HttpCommands]:
     commands = Commands(
         world.log, world.views, world.blobs, world.clock, tenant=LOCAL, actor="user:ann"
     )
-    server = GatewayServer(commands, listen(folder / "s.sock"), "1")
+    server = GatewayServer(commands, listen(folder / "s.sock"), "1", {})
     client = HttpCommands(folder / "s.sock")
     try:
         yield client
@@ -105,7 +110,7 @@ async def test_a_gateway_that_stops_answers_what_it_took(short_dir: Path) -> Non
             world.log, world.views, world.blobs, world.clock, tenant=LOCAL, actor="user:ann"
         )
         path = short_dir / "s.sock"
-        server = GatewayServer(commands, listen(path), "1")
+        server = GatewayServer(commands, listen(path), "1", {})
         client = HttpCommands(path)
         sending = asyncio.create_task(client.create_thread(EVERYTHING, key="k"))
         await world.until(world.told)
@@ -115,3 +120,71 @@ async def test_a_gateway_that_stops_answers_what_it_took(short_dir: Path) -> Non
         with pytest.raises(LockedError):
             await client.create_thread(EVERYTHING, key="k")
         await client.close()
+
+
+async def problem(
+    transport: httpx2.AsyncBaseTransport,
+    method: str,
+    path: str,
+    content: AsyncIterator[bytes] | bytes = b"",
+    content_type: str = "application/json",
+) -> tuple[int, str]:
+    """(status, code) of the problem that the gateway answers with."""
+    async with httpx2.AsyncClient(transport=transport, base_url="http://threadlog") as http:
+        headers = {"Idempotency-Key": "k", "Content-Type": content_type}
+        response = await http.request(method, path, content=content, headers=headers)
+    assert response.headers["content-type"] == PROBLEM_TYPE
+    document = json.loads(response.content)
+    assert document["status"] == response.status_code
+    assert document["type"] == f"urn:threadlog:problem:{document['code']}"
+    assert document["retryable"] is False
+    return response.status_code, document["code"]
+
+
+def wire(folder: Path) -> httpx2.AsyncHTTPTransport:
+    """The way to the gateway that is served in `folder`."""
+    return httpx2.AsyncHTTPTransport(uds=str(folder / "s.sock"))
+
+
+TOO_LONG = 2 * MESSAGE_BYTES_MAX + 1
+
+
+async def test_a_body_that_is_too_long_is_refused_whether_it_says_so_or_not(
+    short_dir: Path,
+) -> None:
+    async def unsaid(size: int) -> AsyncIterator[bytes]:
+        yield b" " * size
+
+    refused = (413, "body_too_large")
+    async with World() as world, served(world, short_dir):
+        for body in (b" " * TOO_LONG, unsaid(TOO_LONG)):
+            assert await problem(wire(short_dir), "POST", "/v1/threads", body) == refused
+        for body in (b" " * (TOO_LONG - 1), unsaid(TOO_LONG - 1)):
+            assert await problem(wire(short_dir), "POST", "/v1/threads", body) != refused
+
+
+async def test_a_body_without_an_end_is_read_no_further_than_its_bound() -> None:
+    read_bytes = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal read_bytes
+        while read_bytes < 10 * TOO_LONG:
+            read_bytes += 65_536
+            yield b" " * 65_536
+
+    async with World() as world:
+        commands = Commands(
+            world.log, world.views, world.blobs, world.clock, tenant=LOCAL, actor="user:ann"
+        )
+        here = httpx2.ASGITransport(create_app(commands, "1", {}))
+        assert await problem(here, "POST", "/v1/threads", endless()) == (413, "body_too_large")
+    assert TOO_LONG <= read_bytes < TOO_LONG + 2 * 65_536
+
+
+async def test_what_no_route_takes_is_a_problem_too(short_dir: Path) -> None:
+    async with World() as world, served(world, short_dir):
+        assert await problem(wire(short_dir), "GET", "/v2/nothing") == (404, "not_found")
+        found = await problem(wire(short_dir), "DELETE", "/healthz")
+        assert found == (405, "method_not_allowed")
+        found = await problem(wire(short_dir), "POST", "/v1/threads", b"{}", "text/plain")
+        assert found == (400, "invalid_request")

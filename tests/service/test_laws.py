@@ -182,7 +182,7 @@ async def test_law_10_no_body_path_or_header_says_a_tenant() -> None:
         commands = Commands(
             world.log, world.views, world.blobs, world.clock, tenant=LOCAL, actor="user:ann"
         )
-        app = create_app(commands, "1")
+        app = create_app(commands, "1", {})
         client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://t")
         async with client:
             part = {"kind": "text", "text": "hello"}

@@ -187,7 +187,7 @@ async def test_an_append_that_comes_late_with_what_led_to_its_claim_starts_nothi
             assert len(model.sent) == 2
 
 
-async def test_a_claim_that_comes_after_it_was_forgotten_is_given_up() -> None:
+async def test_a_claim_that_comes_after_the_next_one_was_lost_is_given_up() -> None:
     model = StepModel()
     async with World() as world:
         log = FaultyLog(world.log)
@@ -202,8 +202,9 @@ async def test_a_claim_that_comes_after_it_was_forgotten_is_given_up() -> None:
             assert len(set(claims_asked(log))) == len(claims_asked(log)) == 3
 
 
-async def test_a_cancel_that_comes_with_the_claim_leaves_nothing_behind() -> None:
-    """The effect's task is cancelled before it began: nobody else would wake the lane."""
+@pytest.mark.parametrize("batches", [1, 2])
+async def test_a_cancel_that_comes_with_the_claim_leaves_nothing_behind(batches: int) -> None:
+    """In the next batch: the effect's task is cancelled before it began, and must wake the lane."""
     model = StepModel()
     async with World() as world:
         log = FaultyLog(world.log)
@@ -214,13 +215,42 @@ async def test_a_cancel_that_comes_with_the_claim_leaves_nothing_behind() -> Non
             await world.go(message())
             await world.until(lambda: log.asked)
             log.hold()
+            if batches == 1:  # the reader holds another batch: what comes now is the next one
+                await world.log.append([created()(world.state(thread_id(1)))])
+                await world.quiet()
             log.hurry()
-            await world.until_told("turn.started", "step.started")
+            await world.until(lambda: world.bodies(StepStarted))
+            await world.quiet()
             await world.go(cancel())
             log.let_go()
             await world.until_told("step.released", "step.finished", "turn.finished")
+            assert world.bodies(StepReleased)[0].reason == "stopping"
             assert world.state().verdict == "cancelled"
             assert not model.sent
+
+
+async def test_a_claim_that_was_settled_before_it_was_seen_starts_nothing() -> None:
+    """Somebody took this planner for dead: its claim and the end of it come in one batch."""
+    model = StepModel()
+    async with World() as world:
+        log = FaultyLog(world.log)
+        async with world.planner(model, log=log):
+            await world.go(created(), configured(model=MODEL))
+            await world.quiet()
+            log.faults.append("slow")
+            await world.go(message())
+            await world.until(lambda: log.asked)
+            log.hold()
+            await world.log.append([created()(world.state(thread_id(1)))])
+            await world.quiet()
+            log.hurry()
+            await world.until(lambda: world.bodies(StepStarted))
+            await world.quiet()
+            await world.go(step_released(settles=True))
+            log.let_go()
+            (await model.asked()).answer(reply("done"))
+            await world.until_told("step.started", *END)
+            assert len(model.sent) == 1
 
 
 async def test_of_a_dead_planner_the_claim_is_settled_and_the_request_asked_again() -> None:
@@ -318,6 +348,17 @@ async def test_an_error_in_one_thread_stops_that_thread_and_no_other_one() -> No
         assert world.state().turn is None
         assert planner.worker.broken == {thread_id()}
         assert not planner.is_busy, "nobody waits for a thread that nothing moves"
+
+
+async def test_an_append_that_no_log_takes_stops_its_thread_and_keeps_nobody() -> None:
+    model = StepModel()
+    async with World() as world:
+        log = FaultyLog(world.log)
+        async with world.planner(model, log=log) as planner:
+            log.faults.append("refused")
+            await world.go(*START)
+            await world.until(lambda: planner.worker.broken)
+            assert not planner.is_busy
 
 
 async def test_an_adapter_that_breaks_its_word_fails_the_attempt_for_good() -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.events import LOCAL
-from tests.helpers.fakes import Exchange, SlowBlobs, StepModel, cli, reply
+from tests.helpers.events import LOCAL, thread_id
+from tests.helpers.fakes import Exchange, SlowBlobs, SlowViews, StepModel, cli, reply
 from tests.helpers.service_world import World
 from tests.helpers.thread_events import (
     MODEL,
@@ -411,6 +411,28 @@ async def test_a_queue_that_is_there_at_the_start_becomes_a_turn() -> None:
         async with world.planner(model):
             (await model.asked()).answer(reply("done"))
             await ended(world)
+
+
+async def test_a_lane_that_is_about_to_act_stays_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its content is being read when the next thread comes, and there is room for one alone."""
+    monkeypatch.setattr("threadlog.runtime.worker.LANES_MAX", 1)
+    model, other = StepModel(), thread_id(1)
+    world = World()
+    world.views = views = SlowViews(world.log, world.snapshots)
+    async with world:
+        await world.go(*START)
+        async with world.planner(model):
+            await world.quiet()
+            await world.go(created(), configured(model=MODEL), thread=other)
+            await world.quiet()
+            views.gate.set()
+            (await model.asked()).answer(reply("done"))
+            await world.until(lambda: world.state().verdict == "completed")
+            await world.go(message(), thread=other)
+            (await model.asked()).answer(reply("done"))
+            await world.until(lambda: world.state(other).verdict == "completed")
 
 
 async def test_a_turn_that_was_just_opened_goes_on() -> None:

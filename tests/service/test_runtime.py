@@ -3,25 +3,35 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.contract.backends import opened
 from tests.helpers.embedded import InstantTools, embedded, scripted
+from tests.helpers.events import created
 from tests.helpers.fakes import StepModel
+from threadlog.adapters.memory.blobs import MemoryBlobs
+from threadlog.adapters.memory.log import MemoryLog
+from threadlog.adapters.memory.members import MemoryMembers
+from threadlog.adapters.memory.notify import MemoryNotify
+from threadlog.adapters.memory.snapshots import MemorySnapshots
+from threadlog.adapters.memory.views import MemoryViews
 from threadlog.adapters.sqlite.file import open_read_only
 from threadlog.adapters.sqlite.lock import read_holder
 from threadlog.bootstrap.embedded import RunOptions, Runtime
+from threadlog.bootstrap.services import Ports, Services
 from threadlog.client.http import HttpCommands
+from threadlog.clock import SystemClock
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
-from threadlog.errors import LockedError, LogUnavailableError
+from threadlog.errors import LockedError, LogFileError, LogUnavailableError
 from threadlog.events.content import ModelRef, TextPart
 from threadlog.events.envelope import Event
 from threadlog.events.step import ModelAttemptFailed
 from threadlog.events.tool import ToolFinished
-from threadlog.ports.log import Receipt
+from threadlog.ids import Position, WorkerId
+from threadlog.ports.log import Receipt, Record
 from threadlog.settings import Settings
 
 NEW = NewThread(
@@ -42,12 +52,12 @@ async def started(folder: Path, script: str) -> tuple[Runtime, Settings]:
     return await Runtime.start(settings, RunOptions("user:ann", path), silent), settings
 
 
-def client_of(settings: Settings) -> HttpCommands:
-    """What another command has: the socket that the lock's note names."""
+def socket_of(settings: Settings) -> Path:
+    """What another command goes by: the lock's note."""
     holder = read_holder(settings.log_file())
     assert holder is not None
     assert holder.socket is not None
-    return HttpCommands(Path(holder.socket))
+    return Path(holder.socket)
 
 
 async def test_a_command_that_comes_while_the_runtime_rests_can_still_be_cancelled(
@@ -55,32 +65,35 @@ async def test_a_command_that_comes_while_the_runtime_rests_can_still_be_cancell
 ) -> None:
     """It was taken when nothing was open and the socket was about to close: it opens again."""
     runtime, settings = await started(short_dir, SLOW)
-    client = client_of(settings)
+    client = HttpCommands(socket_of(settings))
     is_resting, sent = runtime.services.is_resting, list[Accepted]()
+    asked: list[bool] = []
 
     async def rests_until_a_command_comes() -> bool:
         answer = await is_resting()
-        if answer and not sent:
+        asked.append(answer)
+        # The first time it only asks whether there is something to say.
+        if answer and len(asked) > 1 and not sent:
             sent.append(await client.create_thread(NEW, key="k"))
         return answer
 
     monkeypatch.setattr(runtime.services, "is_resting", rests_until_a_command_comes)
+    socket = socket_of(settings)
+    first = socket.stat().st_ctime_ns
     async with asyncio.timeout(15):
         resting = asyncio.create_task(runtime.rest(silent))
-        reader = runtime.reader()
-        while not sent or (row := await reader.thread(sent[0].thread_id)).open_turn is None:
-            await asyncio.sleep(0.01)
+        while not socket.exists() or socket.stat().st_ctime_ns == first:
+            await asyncio.sleep(0)
         assert not resting.done()
-        while True:
-            try:
-                await client.cancel(sent[0].thread_id, row.open_turn, key="c")
-                break
-            except LockedError:
-                await client.close()
-                client = client_of(settings)
-                await asyncio.sleep(0.01)
+        reader = runtime.reader()
+        [message] = sent
+        while (row := await reader.thread(message.thread_id)).open_turn is None:
+            await asyncio.sleep(0.01)
+        await client.close()
+        client = HttpCommands(socket)
+        await client.cancel(message.thread_id, row.open_turn, key="c")
         await resting
-        assert (await reader.thread(sent[0].thread_id)).verdict == "cancelled"
+        assert (await reader.thread(message.thread_id)).verdict == "cancelled"
     await client.close()
     await runtime.stop()
     assert read_holder(settings.log_file()) is None
@@ -153,3 +166,70 @@ async def test_opening_a_reader_keeps_the_locks_of_its_process(tmp_path: Path) -
             subprocess.run, [sys.executable, "-c", lock, str(path)], capture_output=True
         )
         assert b"BlockingIOError" in tried.stderr, "SQLite's shared lock is held"
+
+
+class BlindViews(MemoryViews):
+    """Cannot say how far it is."""
+
+    async def watermark(self) -> Position:
+        raise LogFileError("the file is damaged")
+
+
+async def test_a_start_whose_projection_dies_fails_instead_of_waiting_for_ever() -> None:
+    log, snapshots = MemoryLog(), MemorySnapshots()
+    await log.append([created()])
+    services = Services(memory_ports(log, BlindViews(log, snapshots)), *WORKERS)
+    with pytest.raises(LogFileError):
+        async with asyncio.timeout(5):
+            await services.start()
+    await services.stop(drain_ms=0)
+
+
+async def test_a_service_that_ends_is_told_to_whoever_waits_for_rest() -> None:
+    log = BreakingLog()
+    services = Services(memory_ports(log, MemoryViews(log, MemorySnapshots())), *WORKERS)
+    await services.start()
+    assert await services.is_resting()
+    log.is_broken = True
+    await log.append([created()])
+    async with asyncio.timeout(5):
+        while not services.has_failed:
+            await asyncio.sleep(0)
+    with pytest.raises(LogUnavailableError):
+        await services.is_resting()
+    await services.stop(drain_ms=0)
+
+
+class BreakingLog(MemoryLog):
+    """Cannot be read any more once it `is_broken`."""
+
+    is_broken = False
+
+    async def subscribe(self, after: Position) -> AsyncIterator[Sequence[Record]]:
+        async for batch in super().subscribe(after):
+            if self.is_broken:
+                raise LogUnavailableError("the file was closed")
+            yield batch
+
+
+WORKERS = WorkerId("p1"), WorkerId("t1")
+
+
+def memory_ports(log: MemoryLog, views: MemoryViews) -> Ports:
+    """Ports on memory, with these two."""
+    members = MemoryMembers()
+    for worker in WORKERS:
+        members.join(worker)
+    return Ports(
+        log=log,
+        views=views,
+        view_writer=views,
+        snapshots=MemorySnapshots(),
+        blobs=MemoryBlobs(),
+        notify=MemoryNotify(),
+        members=members,
+        clock=SystemClock(),
+        models={},
+        unknown_model=StepModel(),
+        tools=InstantTools(),
+    )

@@ -98,6 +98,27 @@ async def test_P10_a_claim_that_comes_back_too_late_starts_nothing() -> None:
             assert world.bodies(ToolReleased)[0].reason == "late"
 
 
+async def test_a_command_whose_setting_up_took_too_long_starts_nothing() -> None:
+    tools = StepTools()
+    async with World() as world, world.tool_runner(tools) as runner:
+        assert isinstance(world.clock, ManualClock)
+        tools.set_up.clear()
+        await world.go(*CALL)
+        await world.until(lambda: tools.asked)
+        world.clock.advance(CLAIM_TTL_MS)
+        tools.set_up.set()
+        run = await tools.started()
+        await world.until_told("tool.started", "tool.released", "tool.started")
+        assert world.bodies(ToolReleased)[0].reason == "late"
+        assert [call.attempt for call in tools.asked] == [1, 2]
+        assert [run.call.attempt for run in tools.runs] == [2]
+        run.finish()
+        await world.until(lambda: outcomes(world))
+        await world.quiet()
+        assert outcomes(world) == [("ok", None)]
+        assert not runner.is_busy
+
+
 @pytest.mark.parametrize("fault", ["lost", "late", "unacknowledged", "full", "doubled"])
 async def test_whatever_becomes_of_an_append_an_unsafe_call_starts_once(fault: Fault) -> None:
     tools = StepTools()

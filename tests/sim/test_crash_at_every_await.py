@@ -23,7 +23,7 @@ SCRIPT = parse_script(
     {"text": "done"}
     ]"""
 )
-PAIRS = 250
+PAIRS = 100
 SEED = 4711
 
 Told = list[tuple[str, ...]]

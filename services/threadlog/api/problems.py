@@ -21,6 +21,11 @@ _STATUS: tuple[tuple[type[ThreadlogError], int, str], ...] = (
     (CorruptError, 500, "Corrupt"),
     (ThreadlogError, 500, "Internal error"),
 )
+_REFUSED: dict[int, tuple[str, str]] = {
+    404: ("not_found", "Not found"),
+    405: ("method_not_allowed", "Method not allowed"),
+    413: ("body_too_large", "Body too large"),
+}
 
 
 def problem_of(error: ThreadlogError) -> ProblemBody:
@@ -35,6 +40,19 @@ def problem_of(error: ThreadlogError) -> ProblemBody:
         detail=str(error),
         code=error.code,
         retryable=isinstance(error, TransientError),
+    )
+
+
+def problem_of_status(status: int, detail: str) -> ProblemBody:
+    """The problem of a request that no route took, by its HTTP status."""
+    code, title = _REFUSED.get(status, ("invalid_request", "Invalid request"))
+    return ProblemBody(
+        type=f"urn:threadlog:problem:{code}",
+        title=title,
+        status=status,
+        detail=detail,
+        code=code,
+        retryable=False,
     )
 
 

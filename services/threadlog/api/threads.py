@@ -6,18 +6,29 @@ strict themselves; what is in them is.
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+import pydantic_core
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from threadlog.events.content import MessagePart, ModelRef
 from threadlog.events.input import Delivery
 from threadlog.events.thread import Limits, ThinkingLevel, Workspace
-from threadlog.ids import CallId, EventId, ThreadId, TurnId
+from threadlog.ids import UUID_PATTERN, CallId, EventId, ThreadId, TurnId
 
 
 class Wire(BaseModel):
     """Base of every body: immutable, strict, closed."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, value: object) -> object:
+        """Half a surrogate pair is no text: what holds one could not be written to the log."""
+        try:
+            pydantic_core.to_json(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("not UTF-8 text") from error
+        return value
 
 
 class SettingsBody(Wire):
@@ -49,8 +60,8 @@ class ThreadBody(Wire):
 class CancelBody(Wire):
     """The open turn, or one call of it, is to stop."""
 
-    turn_id: TurnId
-    call_id: CallId | None = None
+    turn_id: TurnId = Field(pattern=f"^{UUID_PATTERN}$")
+    call_id: CallId | None = Field(default=None, pattern=f"^{UUID_PATTERN}$")
 
 
 class AcceptedBody(Wire):
@@ -60,6 +71,13 @@ class AcceptedBody(Wire):
     event_id: EventId
     receipt: str
     seq: int
+
+
+class InfoBody(Wire):
+    """Who answers. `models`: a hash of each provider's configuration, equal in equal processes."""
+
+    version: str
+    models: dict[str, str] = {}
 
 
 class ProblemBody(Wire):

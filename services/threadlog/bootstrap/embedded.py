@@ -8,8 +8,9 @@ import asyncio
 import hashlib
 import importlib
 import os
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from threadlog.adapters.sqlite.views import SqliteViews
 from threadlog.bootstrap.models import (
     MissingModel,
     close_models,
+    fingerprints,
     load_models,
     load_prices,
 )
@@ -33,17 +35,21 @@ from threadlog.bootstrap.sockets import listen, socket_path
 from threadlog.client.reading import Reader
 from threadlog.clock import SystemClock, rfc3339
 from threadlog.commands.service import Commands
-from threadlog.errors import RefusedError, ThreadlogError
-from threadlog.faults import arm
+from threadlog.errors import LogFileError, RefusedError, ThreadlogError, UsageError
+from threadlog.faults import POINTS, arm
 from threadlog.ids import LOCAL_TENANT, ThreadId, WorkerId, WorkspaceId, derive, draw
 from threadlog.limits import DRAIN_TIMEOUT_MS
+from threadlog.planner.prices import Prices
+from threadlog.ports.model import Model
 from threadlog.ports.tools import Tools, WorkspaceRef
 from threadlog.settings import Settings
 from threadlog.version import VERSION
 
 _REST_S = 0.05
+_GUARD_S = 0.5
 
 Notice = Callable[[str], None]
+Models = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,14 @@ class RunOptions:
 
     actor: str
     script: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where commands of others come in, and who then acts."""
+
+    address: Path
+    actor: str
 
 
 def make_tools(settings: Settings) -> Tools:
@@ -94,20 +108,26 @@ class Runtime:
     """The services on one file, whose lock this process holds. Made by `start`."""
 
     def __init__(
-        self, lock: FileLock, file: SqliteFile, services: Services, address: Path, actor: str
+        self, lock: FileLock, file: SqliteFile, services: Services, at: "Place", models: Models
     ) -> None:
-        """`actor` acts through the socket at `address`, where nobody listens yet."""
+        """`models`: a hash of each provider's configuration."""
         self._lock = lock
         self._file = file
         self.services = services
-        self._address, self._actor = address, actor
+        self._address, self._actor = at.address, at.actor
+        self._models = models
+        self._identity = _identity(file.path)
+        self._guarding: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
         self._server: object = None
 
     @classmethod
-    async def start(cls, settings: Settings, options: RunOptions, notice: Notice) -> "Runtime":
+    async def start(
+        cls, settings: Settings, options: RunOptions, notice: Notice, *, takes_over: bool = False
+    ) -> "Runtime":
         """The lock is held, all services run, and the socket takes commands.
 
+        Shapes:  `takes_over`: another process held the lock a moment ago, which is told.
         Raises:  LockedError: another process holds the lock.
                  RefusedError: no command can be run here; the message says why.
                  UsageError: the script, an address or the price list is wrong.
@@ -118,35 +138,22 @@ class Runtime:
         lock = FileLock(path)
         make_data_folder(settings)
         lock.acquire(holder)
+        if takes_over:
+            notice("the other process ended: carrying on from the log")
         try:
             # 2. Everything that may be wrong with what was asked for, or with this machine.
             _arm(settings)
             models = await load_models(settings, options.script)
+            hashes = fingerprints(settings, options.script)
             prices, tools = load_prices(settings), await checked_tools(settings)
             address = socket_path(settings, path)
             file = await open_file(path, clock=clock, on_fatal=_die)
         except BaseException:
             lock.release()
             raise
-        views, members = SqliteViews(file), LockMembers()
-        ports = Ports(
-            log=SqliteLog(file),
-            views=views,
-            view_writer=views,
-            snapshots=SqliteSnapshots(file),
-            blobs=SqliteBlobs(file, clock=clock),
-            notify=MemoryNotify(),
-            members=members,
-            clock=clock,
-            models=models,
-            unknown_model=MissingModel(),
-            tools=tools,
-            prices=prices,
-        )
-        planner, runner = WorkerId(f"p-{instance}"), WorkerId(f"t-{instance}")
-        members.register(planner)
-        members.register(runner)
-        runtime = cls(lock, file, Services(ports, planner, runner), address, options.actor)
+        services = _services(file, instance, models, tools, prices)
+        place = Place(address, options.actor)
+        runtime = cls(lock, file, services, place, hashes)
         if settings.sandbox == "off":
             notice("warning: THREADLOG_SANDBOX=off, commands run WITHOUT a sandbox, as this user")
         try:
@@ -156,10 +163,21 @@ class Runtime:
             # 4. Others may come.
             lock.announce(replace(holder, socket=str(address)))
             await runtime.take_commands()
+            runtime._guarding = asyncio.create_task(runtime._guard())
         except BaseException:
             await runtime.stop(drain_ms=0)
             raise
         return runtime
+
+    async def _guard(self) -> None:
+        """The process ends when the lock or the file is not what it holds any more.
+
+        Somebody removed or replaced it: another process may run on the new one, and one of two that
+        both believe to be alone must go, before it claims anything more.
+        """
+        while self._lock.is_held() and _identity(self._file.path) == self._identity:
+            await asyncio.sleep(_GUARD_S)
+        _die(LogFileError(f"{self._file.path} or its lock was removed or replaced: stopping"))
 
     def bind(self) -> None:
         """Commands may come through the socket; they wait until they are taken."""
@@ -169,7 +187,7 @@ class Runtime:
         """Commands that come through the socket are taken."""
         server = await asyncio.to_thread(importlib.import_module, "threadlog.gateway.server")
         commands = self.commands(self._actor)
-        self._server = server.GatewayServer(commands, self._listener, VERSION)
+        self._server = server.GatewayServer(commands, self._listener, VERSION, self._models)
 
     def commands(self, actor: str) -> Commands:
         """The commands of this process."""
@@ -202,6 +220,8 @@ class Runtime:
         try:
             await self._close_socket()
             await self.services.stop(drain_ms)
+            if self._guarding is not None:
+                self._guarding.cancel()
             await close_models(self.services.ports.models)
             await self._file.close()
         finally:
@@ -248,11 +268,56 @@ async def serve(
         await runtime.stop()
 
 
+def _services(
+    file: SqliteFile,
+    instance: str,
+    models: Mapping[str, Model],
+    tools: Tools,
+    prices: Prices,
+) -> Services:
+    """The services of process `instance` on this file."""
+    clock, views, members = SystemClock(), SqliteViews(file), LockMembers()
+    ports = Ports(
+        log=SqliteLog(file),
+        views=views,
+        view_writer=views,
+        snapshots=SqliteSnapshots(file),
+        blobs=SqliteBlobs(file, clock=clock),
+        notify=MemoryNotify(),
+        members=members,
+        clock=clock,
+        models=models,
+        unknown_model=MissingModel(),
+        tools=tools,
+        prices=prices,
+    )
+    planner, runner = WorkerId(f"p-{instance}"), WorkerId(f"t-{instance}")
+    members.register(planner)
+    members.register(runner)
+    return Services(ports, planner, runner)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at the path; None: none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _arm(settings: Settings) -> None:
-    """Tests may ask for the process to die at a named point."""
-    if settings.fault is not None:
-        name, _, visit = settings.fault.partition(":")
-        arm(name, int(visit or 1))
+    """Tests may ask for the process to die at a named point.
+
+    Raises:  UsageError: there is no such point, or what follows its name is no count.
+    """
+    if settings.fault is None:
+        return
+    name, _, visit = settings.fault.partition(":")
+    if name not in POINTS or re.fullmatch(r"([1-9][0-9]{0,8})?", visit) is None:
+        points = " ".join(POINTS)
+        raise UsageError(f"THREADLOG_FAULT must be POINT or POINT:VISIT; the points are: {points}")
+    arm(name, int(visit or 1))
 
 
 def _die(error: ThreadlogError) -> None:

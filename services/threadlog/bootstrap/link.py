@@ -8,13 +8,15 @@ from typing import TypeVar
 
 from threadlog.adapters.sqlite.lock import read_holder
 from threadlog.bootstrap.embedded import Notice, RunOptions, Runtime, copy_folder
+from threadlog.bootstrap.models import fingerprints
 from threadlog.bootstrap.reading import reading
 from threadlog.client.http import HttpCommands
 from threadlog.client.interface import CommandPort
 from threadlog.client.reading import Reader
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
-from threadlog.errors import LockedError, ThreadlogError
+from threadlog.errors import LockedError, RefusedError, ThreadlogError
 from threadlog.ids import CallId, ThreadId, TurnId
+from threadlog.limits import DRAIN_TIMEOUT_MS
 from threadlog.settings import Settings
 
 _TRY_S = 0.1
@@ -57,6 +59,21 @@ class Link:
     async def copy_folder(self, source: Path, thread: ThreadId) -> None:
         """The folder's files are in the managed workspace of `thread`."""
         await copy_folder(self._settings, source, thread)
+
+    async def check_model(self, provider: str) -> None:
+        """The process that will ask the model has the same one configured as this process.
+
+        Raises:  RefusedError: another process runs the log, with another script, address or key.
+        """
+        target = await self.target()
+        if not isinstance(target, HttpCommands):
+            return
+        ours = fingerprints(self._settings, self._options.script)
+        if (await target.models()).get(provider) != ours.get(provider):
+            raise RefusedError(
+                f"another process runs this log with another {provider} model than the one given "
+                "here: wait until it ends, or use a log of your own (THREADLOG_LOG__FILE)"
+            )
 
     async def stopped(self, thread: ThreadId) -> None:
         """Returns when an error has stopped the thread in this process; else never."""
@@ -112,16 +129,17 @@ class Link:
         while self._runtime is None:
             await asyncio.sleep(_WATCH_S)
             try:
-                runtime = await Runtime.start(self._settings, self._options, self._notice)
+                runtime = await Runtime.start(
+                    self._settings, self._options, self._notice, takes_over=True
+                )
             except LockedError:
                 continue
             except ThreadlogError as error:
                 self._notice(f"the other process ended, and this one cannot carry on: {error}")
                 self._is_stuck = True
                 return
-            async with self._taking:
-                self._runtime = runtime
-            self._notice("the other process ended: carrying on from the log")
+            # No await between: whoever cancels this task finds the runtime, and stops it.
+            self._runtime = runtime
 
     async def open(self) -> None:
         """The runtime was found or started."""
@@ -139,7 +157,20 @@ class Link:
             if in_order and not self.is_detached:
                 await self._runtime.rest(self._notice)
         finally:
-            await self._runtime.stop(drain_ms=0)
+            await self._stop(self._runtime)
+
+    async def _stop(self, runtime: Runtime) -> None:
+        """The runtime is stopped. Who leaves lets what runs end first, and may be told to hurry."""
+        drain_ms = DRAIN_TIMEOUT_MS if self.is_detached else 0
+        if drain_ms and runtime.services.is_busy:
+            self._notice(f"what runs may end, for up to {drain_ms // 1_000} s; again to end it now")
+        stopping = asyncio.create_task(runtime.stop(drain_ms))
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            runtime.services.hurry()
+            await stopping
+            raise
 
 
 class _Finding:
@@ -196,6 +227,7 @@ async def connected(settings: Settings, options: RunOptions, notice: Notice) -> 
                     yield link
                 finally:
                     watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
         in_order = True
     finally:
         await link.close(in_order=in_order)

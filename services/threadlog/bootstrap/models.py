@@ -1,6 +1,7 @@
 """Which models this process can ask, and which one a new thread gets."""
 
 import asyncio
+import hashlib
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -61,6 +62,25 @@ async def load_models(settings: Settings, script: Path | None) -> Mapping[str, M
         module = await _module("openai_model")
         models[OPENAI] = module.OpenAIModel(base_url=openai.base_url, api_key=openai.api_key)
     return models
+
+
+def fingerprints(settings: Settings, script: Path | None) -> dict[str, str]:
+    """What each configured provider is here, as a hash: equal where two processes ask the same.
+
+    Raises:  UsageError: the script cannot be read.
+    """
+    found: dict[str, str] = {}
+    script = script or settings.scripted.script
+    if script is not None:
+        try:
+            found[SCRIPTED] = hashlib.sha256(script.read_bytes()).hexdigest()
+        except OSError as error:
+            raise UsageError(f"cannot read the script {script}: {error.strerror}") from error
+    openai = OpenAISettings()
+    if openai.api_key or openai.base_url:
+        both = f"{openai.base_url or ''}\n{openai.api_key or ''}"
+        found[OPENAI] = hashlib.sha256(both.encode()).hexdigest()
+    return found
 
 
 async def close_models(models: Mapping[str, Model]) -> None:

@@ -18,7 +18,7 @@ from threadlog.ports.notify import Notify
 from threadlog.ports.snapshots import Snapshots
 from threadlog.ports.tools import Tools
 from threadlog.ports.views import Views, ViewWriter
-from threadlog.projection.service import Projection
+from threadlog.projection.service import GATHER_MS, Projection
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
 from threadlog.runtime.shared_fold import SharedFold
@@ -29,7 +29,10 @@ _log = logging.getLogger("threadlog.services")
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything the services need of the world. `slots`: calls that run at a time."""
+    """Everything the services need of the world.
+
+    Shapes:  `slots`: calls that run at a time. `gather_ms`: as `Projection` has it.
+    """
 
     log: Log
     views: Views
@@ -44,6 +47,7 @@ class Ports:
     tools: Tools
     prices: Prices = NO_PRICES
     slots: int = SLOTS
+    gather_ms: int = GATHER_MS
 
 
 class Services:
@@ -54,7 +58,9 @@ class Services:
         loader = Loader(ports.views, ports.snapshots)
         folding = SharedFold()
         actor = ActorPorts(ports.log, loader, ports.members, ports.clock, folding)
-        self.projection = Projection(ports.log, ports.view_writer, loader, ports.notify, folding)
+        self.projection = Projection(
+            ports.log, ports.view_writer, loader, ports.notify, folding, ports.gather_ms
+        )
         self.planner = Planner(
             PlannerPorts(
                 actor,
@@ -119,6 +125,16 @@ class Services:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a claim of this process is open."""
+        return self.planner.is_busy or self.tool_runner.is_busy
+
+    def hurry(self) -> None:
+        """Whoever waits in `stop` for running effects waits no longer than these take to die."""
+        self.planner.hurry()
+        self.tool_runner.hurry()
+
     async def is_resting(self) -> bool:
         """Whether no thread has anything to do and no claim is open; broken ones aside.
 
@@ -144,7 +160,8 @@ class Services:
     @property
     def broken(self) -> set[ThreadId]:
         """Threads that a bug of ours stopped in this process; the log says where they are."""
-        return self.planner.worker.broken | self.tool_runner.worker.broken
+        workers = self.planner.worker.broken | self.tool_runner.worker.broken
+        return workers | self.projection.broken
 
 
 def _error_of(task: asyncio.Task[None]) -> BaseException | None:

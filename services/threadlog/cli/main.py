@@ -6,8 +6,10 @@ shown for what the world does: a closed pipe, Ctrl-C, a full disk, a wrong flag.
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -75,6 +77,10 @@ def make_app() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command ran; its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Started with it closed, as some launchers do: what is said there is not wanted.
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # open for life
     for stream in (sys.stdout, sys.stderr):
         # A character that this terminal cannot show must not end the command.
         if isinstance(stream, io.TextIOWrapper):

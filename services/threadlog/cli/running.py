@@ -183,6 +183,8 @@ async def _send(
     link: Link, request: RunRequest, configured: ThreadSettings | None, folder: Path | None
 ) -> Accepted:
     """The message is in the inbox of its thread."""
+    if configured is not None and configured.model is not None:
+        await link.check_model(configured.model.provider)
     message = NewMessage((TextPart(text=request.prompt),))
     if request.thread is not None:
         thread = (await find_thread(link.reader, request.thread)).thread_id

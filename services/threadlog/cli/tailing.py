@@ -1,5 +1,9 @@
 """`thread tail`: events as they are, one a line, and those that come."""
 
+import asyncio
+import select
+import sys
+
 from threadlog.cli.event_text import event_text
 from threadlog.cli.names import find_thread
 from threadlog.cli.plain import cut, json_plain, one_line
@@ -14,6 +18,7 @@ from threadlog.ports.notify import LiveDelta
 from threadlog.ports.views import StoredEvent, ThreadRow
 from threadlog.settings import Settings
 
+_LOOK_S = 0.5
 _TYPE_COLUMNS = 20
 _NARROW_COLUMNS = 80
 """Below this there is no room for the time."""
@@ -48,6 +53,30 @@ async def tail(
 
 
 async def _follow(
+    reader: Reader, row: ThreadRow, first: int, lines: "_Lines", *, until_turn: bool
+) -> None:
+    leaving = asyncio.create_task(_until_nobody_reads())
+    following = asyncio.create_task(_show_all(reader, row, first, lines, until_turn=until_turn))
+    try:
+        await asyncio.wait({leaving, following}, return_when=asyncio.FIRST_COMPLETED)
+        if not following.done():
+            raise BrokenPipeError
+        following.result()
+    finally:
+        leaving.cancel()
+        following.cancel()
+        await asyncio.gather(leaving, following, return_exceptions=True)
+
+
+async def _until_nobody_reads() -> None:
+    """Returns when whoever read stdout has gone; a thread at rest would not tell for long."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    while not poll.poll(0):
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _show_all(
     reader: Reader, row: ThreadRow, first: int, lines: "_Lines", *, until_turn: bool
 ) -> None:
     async with followed(reader, row.thread_id, first) as stream:

@@ -9,6 +9,7 @@ from threadlog.api.problems import error_of
 from threadlog.api.threads import (
     AcceptedBody,
     CancelBody,
+    InfoBody,
     MessageBody,
     ProblemBody,
     SettingsBody,
@@ -51,6 +52,17 @@ class HttpCommands:
         """The open turn, or one call of it, was told to stop."""
         body = CancelBody(turn_id=turn, call_id=call)
         return await self._send("POST", f"/v1/threads/{thread}/cancel", body, key)
+
+    async def models(self) -> dict[str, str]:
+        """A hash of the configuration of each provider that the runtime can ask.
+
+        Raises:  LockedError: it cannot be reached.
+        """
+        try:
+            response = await self._http.get("/v1/info")
+            return dict(InfoBody.model_validate_json(response.content).models)
+        except (httpx2.HTTPError, ValidationError) as error:
+            raise LockedError("the runtime that holds the file does not answer") from error
 
     async def close(self) -> None:
         """No connection is open."""

@@ -4,15 +4,18 @@ In:  nothing
 Out: thread.created thread.configured message.received cancel.requested
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from threadlog.clock import Clock, rfc3339
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
 from threadlog.errors import (
     ConflictError,
+    CorruptError,
     MismatchError,
     NotFoundError,
     RejectedError,
+    TransientError,
     TurnOpenError,
     VoidError,
 )
@@ -38,6 +41,9 @@ from threadlog.ports.log import Log, Receipt
 from threadlog.ports.texts import store_texts
 from threadlog.ports.views import StoredEvent, ThreadRow, Views
 
+_JUDGED_S = 30.0
+"""How long a command waits for the views to judge what it appended."""
+_OTHER_BODY = "this idempotency key was used with another body: use a new key"
 _ATTEMPTS_MAX = 4
 """How often an input is looked up and appended again after it was judged stale."""
 DELIVERIES: tuple[Delivery, ...] = ("reject", "next_turn")
@@ -84,6 +90,8 @@ class Commands:
 
         if new.message is not None:
             _check_delivery(new.message.delivery)
+        if await self._views.find(self._tenant, thread, created) is not None:
+            return await self._created_before(thread, make(NO_SEQ), key)
         return await self._input(thread, make, NO_SEQ, is_new=True)
 
     async def configure(self, thread: ThreadId, settings: ThreadSettings, *, key: str) -> Accepted:
@@ -127,8 +135,8 @@ class Commands:
         event_id = input_id(self._tenant, thread, "cancel.request", key)
 
         def make(head: Seq) -> list[Event]:
-            body = CancelRequested(base_seq=head, cause="user", call_id=call)
-            return [self._event(thread, body, event_id, key, turn=turn)]
+            body = CancelRequested(base_seq=head, turn_id=turn, cause="user", call_id=call)
+            return [self._event(thread, body, event_id, key)]
 
         return await self._input(thread, make, row.head)
 
@@ -158,9 +166,27 @@ class Commands:
         raise ConflictError("the thread takes too many inputs at once: try again")
 
     async def _judged(self, thread: ThreadId, receipts: Sequence[Receipt]) -> StoredEvent:
+        """The judgement of the last one.
+
+        Raises:  TransientError: the views do not follow the log; the events are in it.
+        """
         last = receipts[-1]
-        await self._views.wait(last.position)
+        try:
+            async with asyncio.timeout(_JUDGED_S):
+                await self._views.wait(last.position)
+        except TimeoutError as error:
+            raise TransientError("the views do not follow the log: try again") from error
         return await self._found(thread, last.event_id)
+
+    async def _created_before(
+        self, thread: ThreadId, events: Sequence[Event], key: str
+    ) -> Accepted:
+        """What this key made, if it asked for the same: settings, title, and a message or none."""
+        message = input_id(self._tenant, thread, "message.send", key)
+        had_message = await self._views.find(self._tenant, thread, message) is not None
+        if had_message != (events[-1].event_id == message):
+            raise MismatchError(_OTHER_BODY)
+        return await self._repeated(thread, events)
 
     async def _repeated(self, thread: ThreadId, events: Sequence[Event]) -> Accepted:
         """What was accepted before under these ids, if it was the same."""
@@ -169,7 +195,11 @@ class Commands:
 
     async def _found(self, thread: ThreadId, event_id: EventId) -> StoredEvent:
         found = await self._views.find(self._tenant, thread, event_id)
-        assert found is not None, "the view has passed the position of this event"
+        if found is None:
+            # The view has passed its position without a judgement: the thread was given up there.
+            raise CorruptError(
+                f"thread {thread} was stopped by an error: see the log of the runtime"
+            )
         return found
 
     async def _row(self, thread: ThreadId) -> ThreadRow:
@@ -188,14 +218,12 @@ class Commands:
         key: str,
         *,
         cause: EventId | None = None,
-        turn: TurnId | None = None,
     ) -> Event:
         return self._writer.make(
             (self._tenant, thread),
             body,
             event_id,
             caused_by=cause,
-            turn_id=turn,
             actor=self._actor,
             idempotency_key=key,
         )
@@ -252,13 +280,13 @@ def _check_delivery(delivery: Delivery) -> None:
 def _known(found: StoredEvent, wanted: Event) -> Accepted:
     """The stored event answers a repeated key, if it asks for the same."""
     if _intent_of(found.event) != _intent_of(wanted):
-        raise MismatchError("this idempotency key was used with another body: use a new key")
+        raise MismatchError(_OTHER_BODY)
     return _accepted(found)
 
 
 def _intent_of(event: Event) -> object:
     """The body without `base_seq`, which differs between two looks at the same key."""
-    return event.type, event.body.model_copy(update={"base_seq": 0}), event.turn_id
+    return event.type, event.body.model_copy(update={"base_seq": 0})
 
 
 def _accepted(found: StoredEvent) -> Accepted:

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from threadlog.limits import SIGNATURE_CHARS_MAX
+
 
 class Frozen(BaseModel):
     """Base of every event type: immutable, strict, tolerant of unknown optional members."""
@@ -24,6 +26,9 @@ Ordinal = Annotated[int, Field(ge=1, le=COUNT_MAX)]
 Head = Annotated[int, Field(ge=-1, le=COUNT_MAX)]
 """A seq, or -1 for a stream without an accepted event."""
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+"""A word of an open set: the fold does not branch on it, so that a later version may add words
+without making the event invalid for readers of this one."""
 
 
 class BlobRef(Frozen):
@@ -65,7 +70,7 @@ class ThinkingPart(Frozen):
 
     kind: Literal["thinking"] = "thinking"
     text: Text
-    signature: str | None = None
+    signature: str | None = Field(default=None, max_length=SIGNATURE_CHARS_MAX)
 
 
 class NativePart(Frozen):

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from threadlog.events.content import Head, MessagePart
+from threadlog.events.content import Head, MessagePart, Word
 from threadlog.events.envelope import Body
-from threadlog.ids import CallId
+from threadlog.ids import UUID_PATTERN, CallId, TurnId
 
 Delivery = Literal["reject", "next_turn", "next_step", "interrupt"]
 
@@ -26,7 +26,7 @@ class MessageReceived(Body):
 
 
 class CancelRequested(Body):
-    """Somebody asked to stop the open turn (`call_id` None) or one call of it.
+    """Somebody asked to stop the open turn `turn_id` (`call_id` None), or one call of it.
 
     It marks; it settles nothing: the outcome of a claimed call comes from its writer.
     """
@@ -34,5 +34,6 @@ class CancelRequested(Body):
     TYPE: ClassVar[str] = "cancel.requested"
 
     base_seq: Head
-    cause: Literal["user", "parent", "policy", "budget", "deadline", "shutdown"]
+    turn_id: TurnId = Field(pattern=f"^{UUID_PATTERN}$")
+    cause: Word
     call_id: CallId | None = None

@@ -16,9 +16,16 @@ from threadlog.events.content import (
     OutputPart,
     Text,
     Usage,
+    Word,
 )
 from threadlog.events.envelope import Body
 from threadlog.ids import EventId
+from threadlog.limits import (
+    CALLS_PER_STEP_MAX,
+    OUTPUT_PARTS_MAX,
+    PROVIDER_CALL_ID_CHARS_MAX,
+    TOOL_NAME_CHARS_MAX,
+)
 
 StopReason = Literal["end", "calls", "length", "refusal", "other"]
 ErrorClass = Literal[
@@ -45,12 +52,12 @@ ErrorClass = Literal[
 class Manifest(Frozen):
     """What a model request was made of: a range of the stream and hashes, never a copy.
 
-    Shapes:  `from_seq` to `to_seq` inclusive; `system_sha256` None: no system prompt;
-             `renderer` names the code that rendered it, `openai-chat/1`.
+    Shapes:  the range is every accepted event from `from_seq` up to the claim that carries this,
+             the claim's own `admits` included; `system_sha256` None: no system prompt; `renderer`
+             names the code that rendered it, `openai-chat/1`.
     """
 
     from_seq: Count
-    to_seq: Count
     system_sha256: str | None = None
     tools_sha256: str
     request_sha256: str
@@ -78,8 +85,8 @@ class StepStarted(Body):
 class ModelCall(Frozen):
     """One tool call as the model wrote it; `arguments` is the model's own text, JSON or not."""
 
-    provider_call_id: str
-    name: str
+    provider_call_id: str = Field(max_length=PROVIDER_CALL_ID_CHARS_MAX)
+    name: str = Field(max_length=TOOL_NAME_CHARS_MAX)
     arguments: Text
 
 
@@ -93,9 +100,9 @@ class ModelResponded(Body):
 
     claim: EventId
     attempt: Ordinal
-    content: tuple[OutputPart, ...] = ()
-    calls: tuple[ModelCall, ...] = ()
-    stop: StopReason
+    content: tuple[OutputPart, ...] = Field(default=(), max_length=OUTPUT_PARTS_MAX)
+    calls: tuple[ModelCall, ...] = Field(default=(), max_length=CALLS_PER_STEP_MAX)
+    stop: Word
     usage: Usage | None = None
     model: ModelRef
 
@@ -110,7 +117,7 @@ class ModelAttemptFailed(Body):
 
     claim: EventId
     attempt: Ordinal
-    error_class: ErrorClass
+    error_class: Word
     message: str = Field(max_length=2_000)
     retryable: bool
     delay_ms: Count = 0
@@ -125,7 +132,7 @@ class ModelInterrupted(Body):
 
     claim: EventId
     attempt: Ordinal
-    content: tuple[OutputPart, ...] = ()
+    content: tuple[OutputPart, ...] = Field(default=(), max_length=OUTPUT_PARTS_MAX)
     cause: str = Field(max_length=200)
     usage: Usage | None = None
 
@@ -142,7 +149,7 @@ class StepReleased(Body):
     attempt: Ordinal
     claim: EventId
     by: Literal["writer", "settlement"]
-    reason: Literal["late", "revoked", "unacknowledged", "stopping", "worker_gone", "shutdown"]
+    reason: Word
 
 
 class StepFinished(Body):

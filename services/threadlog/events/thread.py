@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from threadlog.events.content import Frozen, Head, ModelRef, Name, Ordinal, Text
+from threadlog.events.content import Frozen, Head, ModelRef, Name, Ordinal, Text, Word
 from threadlog.events.envelope import Body
 
 ThinkingLevel = Literal["none", "low", "medium", "high"]
@@ -44,7 +44,7 @@ class ThreadConfigured(Body):
 
     base_seq: Head
     model: ModelRef | None = None
-    thinking: ThinkingLevel | None = None
+    thinking: Word | None = None
     system_prompt: Text | None = None
     tools: Annotated[tuple[Name, ...], Field(max_length=64)] | None = None
     limits: Limits | None = None

@@ -4,13 +4,14 @@ A call is opened by `model.responded`; `tool.requested` marks it ready (or refus
 the call's id. `tool.started` is a claim. Every call ends in exactly one accepted `tool.finished`.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from threadlog.events.content import BlobRef, Count, Number, Ordinal, Text
+from threadlog.events.content import BlobRef, Count, Number, Ordinal, Text, Word
 from threadlog.events.envelope import Body
 from threadlog.ids import CallId, EventId
+from threadlog.limits import COMMAND_BYTES_MAX
 
 Effect = Literal["pure", "idempotent", "unsafe"]
 Gate = Literal["free", "refused"]
@@ -20,8 +21,9 @@ Outcome = Literal["ok", "error", "timeout", "cancelled", "denied", "not_started"
 class ToolRequested(Body):
     """Call `ordinal` of the response is ready to be claimed, or refused before it could start.
 
-    `command`: the command line, None when the arguments held none. `reason`: why it is refused.
-    `effect` decides recovery: pure and idempotent calls may become the next attempt.
+    `command`: the command line, always there when the gate is `free`, None when the arguments held
+    none. `reason`: why it is refused. `effect` decides recovery: pure and idempotent calls may
+    become the next attempt.
     """
 
     TYPE: ClassVar[str] = "tool.requested"
@@ -29,8 +31,14 @@ class ToolRequested(Body):
     ordinal: Count
     gate: Gate
     effect: Effect
-    command: Text | None = None
+    command: str | None = Field(default=None, max_length=COMMAND_BYTES_MAX)
     reason: str | None = Field(default=None, max_length=200)
+
+    @model_validator(mode="after")
+    def _can_run(self) -> Self:
+        if self.gate == "free" and self.command is None:
+            raise ValueError("a free call has a command")
+        return self
 
 
 class ToolStarted(Body):
@@ -58,7 +66,7 @@ class ToolReleased(Body):
     attempt: Ordinal
     claim: EventId
     by: Literal["writer", "settlement"]
-    reason: Literal["late", "revoked", "unacknowledged", "stopping", "worker_gone", "shutdown"]
+    reason: Word
 
 
 class FileChanged(Body):

@@ -22,9 +22,15 @@ class _Server(uvicorn.Server):
 class GatewayServer:
     """A gateway that serves until it is stopped."""
 
-    def __init__(self, commands: Commands, listener: socket.socket, version: str) -> None:
+    def __init__(
+        self,
+        commands: Commands,
+        listener: socket.socket,
+        version: str,
+        models: dict[str, str],
+    ) -> None:
         config = uvicorn.Config(
-            create_app(commands, version),
+            create_app(commands, version, models),
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=5,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from threadlog.events.content import BlobRef, Text
 from threadlog.events.envelope import Event
 from threadlog.events.thread import ThreadConfigured
-from threadlog.ids import CallId
 from threadlog.ports.blobs import Blobs
 from threadlog.runtime.content import refs_of
 from threadlog.thread.messages import Message, MessageCall
@@ -63,13 +62,3 @@ class Content:
     def found_blobs(self) -> dict[str, bytes]:
         """The blobs that are there."""
         return {sha256: content for sha256, content in self.blobs.items() if content is not None}
-
-
-def calls_of(messages: Iterable[Message]) -> dict[CallId, MessageCall]:
-    """The calls of the newest response among the messages."""
-    found: dict[CallId, MessageCall] = {}
-    for message in messages:
-        calls = getattr(message, "calls", ())
-        if calls:
-            found = {call.call_id: call for call in calls}
-    return found

@@ -211,7 +211,7 @@ class Planning(Chain):
             decided_at=self.head,
             admits=intent.admits,
             model=config.model,
-            manifest=manifest(request, rendered, self.head, model.renderer),
+            manifest=manifest(request, rendered, model.renderer),
         )
         event_id = claim_id(intent.turn.turn_id, step.number, step.attempt, worker, self.head)
         event = self.add(body, event_id, step.cause)

@@ -6,10 +6,12 @@ accepted events always give the same bytes (DESIGN law 6).
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from threadlog.errors import NotFoundError
 from threadlog.events.envelope import Event
 from threadlog.events.step import Manifest, StepStarted
+from threadlog.events.thread import ThinkingLevel
 from threadlog.planner.content import Content
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.model import Model, ModelRequest, ToolSpec
@@ -19,6 +21,9 @@ from threadlog.thread.state import Config, ThreadState
 from threadlog.thread.tool_text import TOOL_DESCRIPTION, TOOL_NAME, TOOL_PARAMETERS
 
 _TOOLS = {TOOL_NAME: ToolSpec(TOOL_NAME, TOOL_DESCRIPTION, TOOL_PARAMETERS)}
+
+_LEVELS: dict[str, ThinkingLevel] = {level: level for level in get_args(ThinkingLevel)}
+"""Levels known here; one that a later version recorded asks for the provider's default."""
 
 
 def model_request(config: Config, content: Content, messages: tuple[Message, ...]) -> ModelRequest:
@@ -30,19 +35,18 @@ def model_request(config: Config, content: Content, messages: tuple[Message, ...
         system_prompt=None if system is None else content.text(system),
         tools=tuple(_TOOLS[name] for name in config.tools if name in _TOOLS),
         messages=messages,
-        thinking=config.thinking,
+        thinking=_LEVELS.get(config.thinking or ""),
         output_tokens_max=config.output_tokens_max,
         blobs=content.found_blobs(),
     )
 
 
-def manifest(request: ModelRequest, rendered: bytes, head: int, renderer: str) -> Manifest:
-    """What the claim of the request says of it; `head`: the last event that it was made from."""
+def manifest(request: ModelRequest, rendered: bytes, renderer: str) -> Manifest:
+    """What the claim of the request says of it."""
     system = request.system_prompt
     tools = "\n".join(f"{t.name}\n{t.description}\n{t.parameters}" for t in request.tools)
     return Manifest(
         from_seq=0,
-        to_seq=head,
         system_sha256=None if system is None else _sha256(system.encode()),
         tools_sha256=_sha256(tools.encode()),
         request_sha256=_sha256(rendered),

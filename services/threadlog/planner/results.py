@@ -7,7 +7,6 @@ from threadlog.errors import ModelError
 from threadlog.events.content import ModelRef, OutputPart, Usage
 from threadlog.events.envelope import Body
 from threadlog.events.step import (
-    ErrorClass,
     ModelAttemptFailed,
     ModelCall,
     ModelInterrupted,
@@ -72,11 +71,10 @@ def result_body(result: Result, claim: EventId, step: Step, clock: Clock) -> Bod
 
 def _failed(error: ModelError, claim: EventId, step: Step, clock: Clock) -> ModelAttemptFailed:
     delay_ms = retry_delay_ms(error, step.failures + 1, claim)
-    error_class: ErrorClass = error.error_class  # type: ignore[assignment]  # adapters name one
     return ModelAttemptFailed(
         claim=claim,
         attempt=step.attempt,
-        error_class=error_class,
+        error_class=error.error_class,
         message=printable(str(error))[:2_000],
         retryable=delay_ms is not None,
         delay_ms=delay_ms or 0,

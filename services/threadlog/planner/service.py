@@ -14,6 +14,7 @@ from threadlog.events.content import OutputPart, TextPart, ThinkingPart
 from threadlog.events.envelope import Body, Event
 from threadlog.events.step import ModelCall, StepReleased, StepStarted
 from threadlog.ids import WorkerId, caused_id
+from threadlog.limits import CALLS_PER_STEP_MAX
 from threadlog.planner.content import Content
 from threadlog.planner.planning import Planning, Request
 from threadlog.planner.prices import Prices
@@ -198,6 +199,9 @@ class Planner(Actor[Planned]):
                 raise
             return self._stopped(lane, pieces)
         claim.is_over = True
+        if len(reply.calls) > CALLS_PER_STEP_MAX:
+            text = f"the reply has {len(reply.calls)} calls, more than {CALLS_PER_STEP_MAX}"
+            return Failed(ModelError(text, error_class="too_large", retryable=False))
         return await self._stored(lane, reply)
 
     def failed_result(self, error: Exception) -> Result:

@@ -1,6 +1,7 @@
 """The tools port: run one command line in a thread's workspace, in a sandbox that fails closed."""
 
 import builtins
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -27,7 +28,7 @@ class ToolCall:
 
     Shapes:  `idempotency_key` is equal on every attempt of a call and differs between calls; the
              command finds it in `THREADLOG_IDEMPOTENCY_KEY`.
-    Units:   `timeout_ms` milliseconds from the start of the process.
+    Units:   `timeout_ms` milliseconds from the start of the command.
     """
 
     call_id: CallId
@@ -104,16 +105,21 @@ class Tools(Protocol):
     async def prepare(self, workspace: WorkspaceRef) -> None:
         """The workspace exists and can be used; called before the claim.
 
-        Effects: makes a managed folder.
+        Effects: makes a managed folder; what every call needs is made ready.
         Raises:  RefusedError: it cannot be used; the message says why and what to do.
         """
         ...
 
-    async def run(self, call: ToolCall, workspace: WorkspaceRef) -> ToolResult:
+    async def run(
+        self, call: ToolCall, workspace: WorkspaceRef, *, may_start: Callable[[], bool]
+    ) -> ToolResult:
         """The command ran and its whole process tree is gone.
 
+        Shapes:  `may_start` is asked once and last: when all stands ready, with nothing between its
+                 answer and the start of the command.
         Effects: whatever the command does, at most once. When the awaiting task is cancelled the
                  whole process tree is killed and reaped before CancelledError goes on.
         Raises:  RefusedError: nothing was started.
+                 LateError: `may_start` said no; nothing of the command ran, and nothing is left.
         """
         ...

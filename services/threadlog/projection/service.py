@@ -4,15 +4,17 @@ In:  every event
 Out: nothing in the log; views, snapshots, usage facts, dead letters
 """
 
+import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from threadlog.events.envelope import Event
+from threadlog.events.input import CancelRequested, MessageReceived
+from threadlog.events.thread import ThreadConfigured, ThreadCreated
 from threadlog.events.turn import TurnFinished
 from threadlog.faults import reach
-from threadlog.ids import NO_SEQ, Position, Seq
+from threadlog.ids import NO_SEQ, Position, Seq, ThreadId
 from threadlog.limits import LANES_MAX, SNAPSHOT_EVERY_EVENTS
 from threadlog.ports.log import Log, Record
 from threadlog.ports.notify import Advanced, Notify
@@ -33,6 +35,9 @@ from threadlog.thread.snapshot import encode_state, state_hash
 from threadlog.thread.state import FOLD_VERSION, ThreadState
 
 _log = logging.getLogger("threadlog.projection")
+GATHER_MS = 10
+_GATHER_MAX = 512
+_URGENT = (ThreadCreated, ThreadConfigured, MessageReceived, CancelRequested, TurnFinished)
 
 
 @dataclass(slots=True)
@@ -49,13 +54,14 @@ class Projected:
 
 @dataclass(slots=True)
 class Batch:
-    """The rows that one batch of records makes."""
+    """The rows that records make, up to `position`; None: no record yet."""
 
     judged: list[Judged] = field(default_factory=list)
     touched: dict[str, Projected] = field(default_factory=dict)
     usage: list[UsageFact] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     is_urgent: bool = False
+    position: Position | None = None
 
 
 class Projection:
@@ -70,7 +76,9 @@ class Projection:
         loader: Loader,
         notify: Notify,
         folding: SharedFold,
+        gather_ms: int = GATHER_MS,
     ) -> None:
+        """`gather_ms`: how long rows that nobody waits for may stay behind the log."""
         self._log = log
         self._views = loader.views
         self._notify = notify
@@ -79,8 +87,19 @@ class Projection:
         self._folding = folding
         self._threads: OrderedDict[str, Projected] = OrderedDict()
         self._broken: set[str] = set()
+        self._gather_s = gather_ms / 1_000
+        self._batch = Batch()
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._lost: asyncio.Future[None]
+        self._applying: set[asyncio.Task[None]] = set()
         self.watermark = Position(0)
         self.mismatches = 0
+
+    @property
+    def broken(self) -> set[ThreadId]:
+        """Threads whose views stand still after an error of ours."""
+        return {ThreadId(key.rpartition("/")[2]) for key in self._broken}
 
     async def run(self) -> None:
         """Follows the log from the stored watermark for ever.
@@ -90,18 +109,69 @@ class Projection:
         """
         while True:
             self._threads.clear()
+            self._batch = Batch()
+            self._lost = asyncio.get_running_loop().create_future()
             self.watermark = await patiently(self._views.watermark)
-            async for batch in self._log.subscribe(self.watermark):
-                if not await self._apply(batch):
-                    break
+            following = asyncio.create_task(self._follow())
+            try:
+                await asyncio.wait({following, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    following.result()
+                else:
+                    self._lost.result()
+            finally:
+                self._drop_timer()
+                tasks = [following, *self._applying]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _apply(self, records: Sequence[Record]) -> bool:
-        """Whether the views moved as expected."""
-        batch = Batch()
-        for record in records:
-            await self._guarded(batch, record)
+    async def _follow(self) -> None:
+        """Records are folded as they come; their rows move when somebody may wait for them.
+
+        Inputs, whose sender waits for the judgement, and ends of turns move at once, other events
+        with the next of these, or after `gather_ms`.
+        """
+        async for records in self._log.subscribe(self.watermark):
+            async with self._lock:
+                batch = self._batch
+                for record in records:
+                    await self._guarded(batch, record)
+                batch.position = records[-1].position
+                if batch.is_urgent or not self._gather_s or len(batch.judged) >= _GATHER_MAX:
+                    await self._apply()
+                elif self._timer is None:
+                    loop = asyncio.get_running_loop()
+                    self._timer = loop.call_later(self._gather_s, self._apply_soon)
+
+    def _apply_soon(self) -> None:
+        self._timer = None
+        task = asyncio.create_task(self._apply_gathered())
+        self._applying.add(task)
+        task.add_done_callback(self._applying.discard)
+
+    async def _apply_gathered(self) -> None:
+        """What was gathered moves; an error ends the projection, as it would in `_follow`."""
+        try:
+            async with self._lock:
+                if self._batch.position is not None and not self._lost.done():
+                    await self._apply()
+        except Exception as error:  # noqa: BLE001  # handed on to `run`
+            if not self._lost.done():
+                self._lost.set_exception(error)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _apply(self) -> None:
+        """The views move by what was gathered; if they are not where they should be, it is lost."""
+        self._drop_timer()
+        batch, self._batch = self._batch, Batch()
+        assert batch.position is not None
         rows = [self._row(thread) for thread in batch.touched.values()]
-        expected, watermark = self.watermark, records[-1].position
+        expected, watermark = self.watermark, batch.position
         views = ViewBatch(
             expected=expected,
             watermark=watermark,
@@ -117,11 +187,12 @@ class Projection:
         self.watermark = watermark
         if stored != watermark:
             _log.warning("views are at %d, not at %d: reading again", stored, expected)
-            return False
+            if not self._lost.done():
+                self._lost.set_result(None)
+            return
         for row in rows:
             frame = Advanced(row.head, row.open_turn, row.status == "idle")
             self._notify.publish(row.tenant_id, row.thread_id, frame)
-        return True
 
     async def _guarded(self, batch: Batch, record: Record) -> None:
         """A record at which our own code fails stops its thread's views, never the others'."""
@@ -149,6 +220,7 @@ class Projection:
         judgement = self._folding.judge(before, event)
         thread.state, thread.position = judgement.state, record.position
         batch.judged.append(Judged(record.position, event.event_id, judgement.seq, judgement.void))
+        batch.is_urgent = batch.is_urgent or isinstance(event.body, _URGENT)
         if judgement.void == "invalid":
             batch.dead_letters.append(DeadLetter(record.position, "body does not fit its schema"))
         if judgement.void is not None:
@@ -159,7 +231,6 @@ class Projection:
         thread.updated_at = event.occurred_at
         thread.title = thread.title or title_of(event)
         batch.touched[record.key] = thread
-        batch.is_urgent = batch.is_urgent or isinstance(event.body, TurnFinished)
         if (fact := usage_fact(before, event, record.position)) is not None:
             batch.usage.append(fact)
 
@@ -176,7 +247,11 @@ class Projection:
             thread = await self._load(event, record.position)
         self._threads[record.key] = thread
         if len(self._threads) > LANES_MAX:
-            self._threads.popitem(last=False)
+            # Not one whose row is still on its way: the stored one is older than it.
+            touched = self._batch.touched
+            oldest = next((key for key in self._threads if key not in touched), None)
+            if oldest is not None and oldest != record.key:
+                del self._threads[oldest]
         return thread
 
     async def _load(self, event: Event, before: Position) -> Projected:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from threadlog.clock import rfc3339
-from threadlog.errors import TransientError
+from threadlog.errors import LateError, RejectedError, TransientError
 from threadlog.events.envelope import Body, Event
 from threadlog.events.writer import EventWriter
 from threadlog.faults import reach
@@ -24,6 +24,7 @@ from threadlog.ports.log import Record
 from threadlog.runtime.acting import Acting, ActorPorts, Plan
 from threadlog.runtime.claims import OwnClaim, ReleaseReason
 from threadlog.runtime.lanes import Lane
+from threadlog.runtime.liveness import certainly_gone
 from threadlog.runtime.load import Loaded
 from threadlog.runtime.patience import patiently
 from threadlog.runtime.worker import Worker
@@ -33,7 +34,6 @@ from threadlog.thread.state import Call, Claim, ThreadState
 
 _log = logging.getLogger("threadlog.actor")
 _RETRY_S = 0.2
-_LIVENESS_S = 1.0
 _CLOSING_S = KILL_WAIT_MS / 1_000 + 1.0
 """How long a drained worker waits for its last effects to end and to be on record."""
 _CLOSING_STEP_S = 0.01
@@ -72,8 +72,8 @@ class Actor(ABC, Generic[A]):
         """The effect of the claim; what it returns becomes `claim.result`.
 
         Effects: sets `claim.is_over` when only the result is still to be stored.
-        Raises:  CancelledError is turned into a result by the subclass when `claim.stopping`; any
-                 other error is turned into one by `failed_result`.
+        Raises:  LateError: nothing was started; the claim is released. CancelledError is turned
+                 into a result by the subclass when `claim.stopping`, any other by `failed_result`.
         """
 
     @abstractmethod
@@ -121,15 +121,8 @@ class Actor(ABC, Generic[A]):
 
     def _on_own(self, lane: Lane[A], event: Event, *, is_accepted: bool) -> None:
         """An event of this worker came back; of two copies of a claim the first one counts."""
-        table = lane.own.table
-        claim = table.claims.get(event.event_id)
-        if claim is None:
-            # A late copy of a claim that was given up before it came: it is given up again.
-            if is_accepted and event.event_id in {c.event_id for c, _ in open_claims(lane.state)}:
-                stray = OwnClaim(event, None, is_read_back=True)
-                table.claims[event.event_id] = stray
-                table.release(stray, "late")
-        elif claim.status == "pending" and not claim.is_read_back:
+        claim = lane.own.table.claims.get(event.event_id)
+        if claim is not None and claim.status == "pending" and not claim.is_read_back:
             claim.drop_timer()
             if is_accepted:
                 claim.is_read_back = True
@@ -230,6 +223,9 @@ class Actor(ABC, Generic[A]):
             own.sending = False
             self.act_later(lane, int(_RETRY_S * 1_000))
             return
+        except RejectedError as error:
+            self._replace_outcomes(lane, plan, error)
+            return
         reach(f"{self.name}.{kind}.after_append")
         own.table.releases = [r for r in own.table.releases if r not in plan.releases]
         for claim in (*plan.outcomes, *(claim for claim, _ in plan.releases)):
@@ -238,6 +234,29 @@ class Actor(ABC, Generic[A]):
         own.sending = False
         if lane.position >= own.wait_for:
             self.wake(lane)
+
+    def _replace_outcomes(self, lane: Lane[A], plan: Plan, error: RejectedError) -> None:
+        """The log takes none of it, a result is too large: it ends as a failure that is small.
+
+        Raises:  RejectedError: there is no result to replace, or this was tried before.
+        """
+        fresh = [claim for claim in plan.outcomes if not claim.was_rejected]
+        if not fresh:
+            raise error
+        for claim in plan.claims:
+            self._forget(lane, claim)
+        for claim in fresh:
+            claim.was_rejected = True
+            claim.result = self.failed_result(error)
+        lane.own.sending = False
+        self.wake(lane)
+
+    def on_broken(self, lane: Lane[A]) -> None:
+        """What ran in the lane is stopped, and what was held for it is free for others."""
+        for claim in list(lane.own.table.claims.values()):
+            if claim.status == "running":
+                self._stop(claim)
+            self._forget(lane, claim)
 
     def _expire(self, lane: Lane[A], claim: OwnClaim) -> None:
         """The claim was not read back in time."""
@@ -261,15 +280,17 @@ class Actor(ABC, Generic[A]):
             claim.task.add_done_callback(lambda _: self.wake(lane))
 
     async def _effect(self, lane: Lane[A], claim: OwnClaim) -> None:
-        """The last check, then the effect, then its outcome."""
+        """A check, the effect, which checks again when all is set up for it, then its outcome."""
         reach(f"{self.name}.effect.before")
-        if claim.is_late(self._ports.clock.mono_ms()):
-            claim.status = "pending"
+        try:
+            if claim.is_late(self._ports.clock.mono_ms()):
+                raise LateError("nothing was set up")
+            claim.has_begun = True
+            claim.result = await self.run_effect(lane, claim)
+        except LateError:
+            claim.status, claim.has_begun = "pending", False
             lane.own.table.release(claim, "late")
             return
-        claim.has_begun = True
-        try:
-            claim.result = await self.run_effect(lane, claim)
         except Exception as error:  # noqa: BLE001  # a worker's edge: it ends as an outcome
             _log.exception("%s: the effect of claim %s broke off", self.name, claim.claim_id)
             claim.result = self.failed_result(error)
@@ -288,10 +309,11 @@ class Actor(ABC, Generic[A]):
             is_open = claim.claim_id in open_ids
             if claim.status == "running":
                 self._sweep_running(lane, claim, is_open=is_open)
-            elif claim.status == "pending" and is_open and claim.is_read_back:
-                self._start(lane, claim)
-            elif claim.status == "pending" and not claim.is_read_back:
+            elif claim.status == "pending" and (not claim.is_read_back or own.sending):
+                # Both are wanted: the acknowledgement and the claim itself, read back.
                 continue
+            elif claim.status == "pending" and is_open:
+                self._start(lane, claim)
             elif is_read and not is_open:
                 self._forget(lane, claim)
             elif is_read and claim.is_reported:
@@ -300,7 +322,7 @@ class Actor(ABC, Generic[A]):
             is_foreign = foreign.worker != self.worker_id and self.owns(call)
             if is_foreign and foreign.event_id not in own.watched:
                 own.watched.add(foreign.event_id)
-                self.worker.spawn(lane, self._watch(lane, foreign, call))
+                self.worker.spawn(lane, self._watch(lane, foreign))
 
     def _unclosed(self, lane: Lane[A], claim: OwnClaim) -> None:
         """What closes the claim was read back and did not: appending it again would not end."""
@@ -327,24 +349,24 @@ class Actor(ABC, Generic[A]):
             claim.stopping = True
             claim.task.cancel()
 
-    async def _watch(self, lane: Lane[A], claim: Claim, call: Call | None) -> None:
-        """Rules `gone`, `fresh`, `watch`: settle the claim once its writer is certainly gone."""
-        members = self._ports.members
-        await asyncio.sleep(members.watch_ms / 1_000)
-        while not await members.is_gone(claim.worker):
-            await asyncio.sleep(_LIVENESS_S)
-            if all(c.event_id != claim.event_id for c, _ in open_claims(lane.state)):
-                break
-        else:
+    async def _watch(self, lane: Lane[A], claim: Claim) -> None:
+        """A foreign claim is settled once its writer is certainly gone."""
+
+        def still_open() -> list[Call | None]:
+            return [c for o, c in open_claims(lane.state) if o.event_id == claim.event_id]
+
+        if await certainly_gone(self._ports.members, claim.worker, lambda: bool(still_open())):
             _log.warning("worker %s is gone; settling its claim", claim.worker)
-            await self._settle(lane, claim)
+            if still := still_open():
+                event = self.settlement(lane, claim, still[0])
+                await patiently(lambda: self._ports.log.append([event]))
         lane.own.watched.discard(claim.event_id)
 
-    async def _settle(self, lane: Lane[A], claim: Claim) -> None:
-        still = [c for o, c in open_claims(lane.state) if o.event_id == claim.event_id]
-        if still:
-            event = self.settlement(lane, claim, still[0])
-            await patiently(lambda: self._ports.log.append([event]))
+    def hurry(self) -> None:
+        """Whatever still runs is told to end now."""
+        for claim in self._own_claims():
+            if claim.status == "running":
+                self._stop(claim)
 
     async def drain(self, timeout_ms: int) -> None:
         """Nothing of this worker runs any more: waited for up to `timeout_ms`, then cancelled.
@@ -358,9 +380,7 @@ class Actor(ABC, Generic[A]):
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_ms / 1_000)
         # 2. End it.
-        for claim in self._own_claims():
-            if claim.status == "running":
-                self._stop(claim)
+        self.hurry()
         # 3. Have it on record.
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _CLOSING_S

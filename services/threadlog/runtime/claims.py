@@ -21,12 +21,12 @@ ReleaseReason = Literal["late", "revoked", "unacknowledged", "stopping", "shutdo
 class OwnClaim:
     """One claim of this worker.
 
-    Shapes:  `job` is what the effect needs, prepared before the claim was sent, None for a copy of
-             a claim that was given up already; `result` is what came of it, None before. `status`:
-             `pending` until its effect starts; `is_read_back`: it came back from the log, accepted.
-             `has_begun`: the effect may have happened. `is_over`: it has happened, and its result
-             is being stored. `stopping`: its task was told to stop. `is_reported`: the event that
-             closes the claim was appended.
+    Shapes:  `job` is what the effect needs, prepared before the claim was sent; `result` is what
+             came of it, None before. `status`: `pending` until its effect starts; `is_read_back`:
+             it came back from the log, accepted. `has_begun`: the effect may have happened.
+             `is_over`: it has happened, and its result is being stored. `stopping`: its task was
+             told to stop. `is_reported`: the event that closes the claim was appended.
+             `was_rejected`: the log would not take its result, which was replaced.
     Units:   `sent_ms` on the monotonic clock.
     """
 
@@ -40,6 +40,7 @@ class OwnClaim:
     is_over: bool = False
     stopping: bool = False
     is_reported: bool = False
+    was_rejected: bool = False
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from threadlog.errors import CorruptError
 from threadlog.events.envelope import Event
-from threadlog.ids import NO_POSITION, NO_SEQ, Position, Seq, TenantId, ThreadId
+from threadlog.ids import NO_POSITION, Position, Seq, TenantId, ThreadId
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.log import Record
 from threadlog.ports.snapshots import Snapshots
@@ -67,7 +67,10 @@ class Loader:
         return Loaded(state, position, folded, found)
 
     async def accepted(self, state: ThreadState, position: Position) -> list[Event]:
-        """All accepted events of the thread up to its head, in order of seq."""
+        """All accepted events of the thread up to its head, in order of seq.
+
+        Raises:  CorruptError: some are not to be had; a prompt without them would be a silent cut.
+        """
         await self.views.wait(position)
         events: list[Event] = []
         first = 0
@@ -82,7 +85,10 @@ class Loader:
             if not page:
                 break
             events += (stored.event for stored in page)
-            first = (page[-1].seq if page[-1].seq is not None else NO_SEQ) + 1
+            first += len(page)
+        if len(events) != state.head + 1:
+            missing = state.head + 1 - len(events)
+            raise CorruptError(f"{missing} events of thread {state.thread_id} are not in the views")
         return events
 
 

@@ -50,6 +50,10 @@ class Service(Protocol[L]):
         """All records up to `position` were handed out; `lanes` were touched by them."""
         ...
 
+    def on_broken(self, lane: Lane[L]) -> None:
+        """The lane is decided no more: what is held for it is given back."""
+        ...
+
     def is_idle(self, lane: Lane[L]) -> bool:
         """Whether the lane may leave memory."""
         ...
@@ -117,6 +121,7 @@ class Worker(Generic[L]):
         lane.broken = True
         self.broken.add(lane.thread_id)
         _log.exception("%s: thread %s stopped", self._service.name, lane.thread_id)
+        self._service.on_broken(lane)
 
     def _deliver(self, record: Record) -> Lane[L] | None:
         """The lane that the record touched, if it is loaded."""

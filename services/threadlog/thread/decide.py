@@ -135,18 +135,21 @@ def _decide_retry(state: ThreadState, turn: Turn, step: Step, now_ms: int) -> In
 
 
 def _decide_step(state: ThreadState, turn: Turn, step: Step) -> Intent:
-    """At the edge between steps: the next one, or the end of the turn."""
+    """At the edge between steps: the next one, or the end of the turn.
+
+    The sticky verdict stands, whatever ends the turn; only a cancel is said before it.
+    """
     admits = steering(state)
     if turn.cancel is not None:
         cancel = turn.cancel
         by = cancel.actor if cancel.cause == "user" else f"{cancel.cause}:{cancel.actor}"
         return FinishTurn("cancelled", by[:200], turn.steps, cancel.event_id)
     if turn.error is not None:
-        return FinishTurn("error", turn.error, turn.steps, turn.cause)
+        return FinishTurn(turn.floor or "error", turn.error, turn.steps, turn.cause)
     if turn.final and not admits:
         return FinishTurn(turn.floor or "completed", None, turn.steps, turn.cause)
     if turn.steps >= state.config.steps_max:
-        return FinishTurn("budget", "steps", turn.steps, turn.cause)
+        return FinishTurn(turn.floor or "budget", "steps", turn.steps, turn.cause)
     if state.config.model is None:
         return FinishTurn("error", "no_model", turn.steps, turn.cause)
     return ClaimStep(turn, step, admits)

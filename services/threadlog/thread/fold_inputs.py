@@ -4,7 +4,7 @@ from threadlog.events.envelope import Event
 from threadlog.events.input import CancelRequested, MessageReceived
 from threadlog.events.thread import ThreadConfigured
 from threadlog.ids import EventId, Seq
-from threadlog.limits import INPUT_WINDOW
+from threadlog.limits import INPUT_WINDOW, QUEUE_MAX
 from threadlog.thread.evolve import evolve
 from threadlog.thread.marks import Inputs
 from threadlog.thread.state import Cancel, Config, Queued, ThreadState
@@ -44,6 +44,8 @@ def on_message_received(
     is_due = bool(state.queue) and not state.idle_since_empty_turn
     if body.delivery == "reject" and (turn is not None or is_due):
         return "turn_open"
+    if len(state.queue) >= QUEUE_MAX:
+        return "queue_full"
     seq = Seq(state.head + 1)
     if turn is not None and body.delivery == "interrupt":
         turn = evolve(turn, interrupted=True)
@@ -93,7 +95,7 @@ def on_cancel_requested(
     turn = state.turn
     if turn is None:
         return "no_turn"
-    if event.turn_id != turn.turn_id:
+    if body.turn_id != turn.turn_id:
         return "wrong_turn"
     seq = Seq(state.head + 1)
     inputs = evolve(state.inputs, guard_seq=seq)

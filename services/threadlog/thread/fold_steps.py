@@ -3,7 +3,6 @@
 from threadlog.events.content import Usage
 from threadlog.events.envelope import Event
 from threadlog.events.step import (
-    ErrorClass,
     ModelAttemptFailed,
     ModelInterrupted,
     ModelResponded,
@@ -160,8 +159,7 @@ def on_step_released(state: ThreadState, event: Event, body: StepReleased) -> Th
     if settles:
         step = evolve(step, deaths=step.deaths + 1)
         if step.deaths >= DEATHS_MAX:
-            error: ErrorClass = "internal"
-            step = evolve(step, phase="failed", error=error, attempt=body.attempt)
+            step = evolve(step, phase="failed", error="internal", attempt=body.attempt)
     return _with_turn(state, evolve(turn, step=step))
 
 

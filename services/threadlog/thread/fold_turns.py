@@ -102,6 +102,8 @@ def _misjudges(turn: Turn, body: TurnFinished) -> str | None:
         return "wrong_step"
     if (turn.cancel is not None) != (body.verdict == "cancelled"):
         return "wrong_verdict"
-    if body.verdict == "completed" and (turn.floor is not None or turn.error is not None):
+    if turn.cancel is None and turn.floor is not None and body.verdict != turn.floor:
+        return "sticky_verdict"
+    if body.verdict == "completed" and turn.error is not None:
         return "sticky_verdict"
     return None

@@ -10,8 +10,7 @@ from typing import Literal
 from threadlog.events.catalog import CATALOG_DIGEST
 from threadlog.events.content import COUNT_MAX, MICROS_MAX, ModelRef, Usage
 from threadlog.events.input import Delivery
-from threadlog.events.step import ErrorClass, StopReason
-from threadlog.events.thread import ThinkingLevel, Workspace
+from threadlog.events.thread import Workspace
 from threadlog.events.tool import Effect, Outcome
 from threadlog.events.turn import Verdict
 from threadlog.ids import (
@@ -87,12 +86,12 @@ class Step:
     admitted: tuple[EventId, ...] = ()
     failures: int = 0
     deaths: int = 0
-    error: ErrorClass | None = None
+    error: str | None = None
     due_at_ms: int = 0
     delay_ms: int = 0
     responded: EventId | None = None
     responded_seq: Seq = NO_SEQ
-    stop: StopReason | None = None
+    stop: str | None = None
     usage: Usage | None = None
     calls: tuple[Call, ...] = ()
 
@@ -124,7 +123,7 @@ class Turn:
     admitted: tuple[EventId, ...]
     steps: int = 0
     floor: Verdict | None = None
-    error: ErrorClass | None = None
+    error: str | None = None
     cancel: Cancel | None = None
     interrupted: bool = False
     final: bool = False
@@ -145,7 +144,7 @@ class Config:
     """Settings in force. `system_seq`: the event that holds the system prompt, NO_SEQ for none."""
 
     model: ModelRef | None = None
-    thinking: ThinkingLevel | None = None
+    thinking: str | None = None
     system_seq: Seq = NO_SEQ
     tools: tuple[str, ...] = ("cli",)
     output_tokens_max: int | None = None

@@ -5,39 +5,48 @@ Out: tool.started tool.released file.changed tool.finished
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from threadlog.errors import RefusedError
-from threadlog.events.content import BlobRef
+from threadlog.errors import CorruptError, RefusedError
 from threadlog.events.envelope import Body, Event
 from threadlog.events.tool import (
     FileChanged,
-    Outcome,
     ToolFinished,
     ToolReleased,
     ToolRequested,
     ToolStarted,
 )
-from threadlog.ids import CallId, Seq, TenantId, WorkerId, caused_id, claim_id
+from threadlog.ids import (
+    CallId,
+    EventId,
+    Seq,
+    WorkerId,
+    WorkspaceId,
+    caused_id,
+    claim_id,
+)
 from threadlog.limits import DEATHS_MAX
 from threadlog.ports.blobs import Blobs
-from threadlog.ports.tools import FileChange, FileSide, ToolCall, ToolResult, Tools, WorkspaceRef
+from threadlog.ports.tools import ToolCall, ToolResult, Tools, WorkspaceRef
 from threadlog.runtime.acting import Acting, ActorPorts, Plan
 from threadlog.runtime.actor import Actor
 from threadlog.runtime.chain import Chain
 from threadlog.runtime.claims import OwnClaim, ReleaseReason
 from threadlog.runtime.content import printable
 from threadlog.runtime.lanes import Lane
-from threadlog.runtime.patience import patiently
 from threadlog.runtime.workspace import workspace_id
 from threadlog.thread.command_line import ReadOutput, parse
 from threadlog.thread.decide import ClaimCall, decide, open_claims
 from threadlog.thread.state import Call, Claim, ThreadState, is_stopping
-from threadlog.tool_runner.output import inline_output, output_lines
+from threadlog.tool_runner.output import output_lines
+from threadlog.tool_runner.results import Ended, Job, output_of, store_result
 
 SLOTS = 16
 """Processes that one runner has at a time unless told otherwise; further calls wait unclaimed."""
+_CALL_EVENTS_MAX = 256
+"""Events of one call that are looked through for its outcome."""
 READ_LINES = 200
 """Lines that `read @CALL_ID` shows when it names no last one."""
 
@@ -47,37 +56,14 @@ class Running(Acting):
     """The tool-runner's part of a lane.
 
     Shapes:  `commands` by call, of the open step. `problem`: why the workspace cannot be used; None
-             when it can. `is_ready`: it was prepared. `is_preparing`: something is being read.
+             when it can. `ready_for`: the workspace that was prepared. `is_preparing`: something is
+             being read.
     """
 
     commands: dict[CallId, str] = field(default_factory=dict)
-    is_ready: bool = False
+    ready_for: WorkspaceId | None = None
     is_preparing: bool = False
     problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What a claim of a call needs to become an effect."""
-
-    call: ToolCall
-    workspace: WorkspaceRef
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What came of an attempt, its content already in the blob store."""
-
-    outcome: Outcome
-    output: str
-    reason: str | None = None
-    output_blob: BlobRef | None = None
-    output_bytes: int = 0
-    exit_code: int | None = None
-    signal: int | None = None
-    duration_ms: int = 0
-    changes: tuple[tuple[str, BlobRef | None, BlobRef | None], ...] = ()
 
 
 class ToolRunner(Actor[Running]):
@@ -191,7 +177,8 @@ class ToolRunner(Actor[Running]):
     def _can_claim(self, lane: Lane[Running], call: Call) -> bool:
         """Rule "claim late": only with slot, workspace and command in hand."""
         own = lane.own
-        if not own.is_ready or call.call_id not in own.commands:
+        is_ready = own.ready_for == workspace_id(lane.state)
+        if not is_ready or call.call_id not in own.commands:
             if not own.is_preparing:
                 own.is_preparing = True
                 self.worker.spawn(lane, self._prepare(lane, call.call_id, call.requested_seq))
@@ -222,7 +209,7 @@ class ToolRunner(Actor[Running]):
 
     def on_claim_closed(self, lane: Lane[Running], claim: OwnClaim) -> None:
         """Its slot is free again; all who wait look, for the first may not need it any more."""
-        self._busy -= claim.job is not None
+        self._busy -= 1
         waiting, self._waiting = self._waiting, {}
         for other in waiting:
             self.wake(other)
@@ -233,14 +220,18 @@ class ToolRunner(Actor[Running]):
         return WorkspaceRef(workspace_id(lane.state), lane.tenant_id, lane.thread_id, path)
 
     async def _prepare(self, lane: Lane[Running], call: CallId, seq: Seq) -> None:
-        """Effects: the workspace exists, the command is read; then the lane acts again."""
+        """Effects: the workspace exists, the command is read; then the lane acts again.
+
+        Raises:  CorruptError: the command is not to be had; the lane stops, it would ask for ever.
+        """
         own = lane.own
+        workspace = self._workspace(lane)
         try:
-            await self._tools.prepare(self._workspace(lane))
+            await self._tools.prepare(workspace)
             own.problem = None
         except (RefusedError, OSError) as error:
             own.problem = str(error)
-        own.is_ready = True
+        own.ready_for = workspace.workspace_id
         if call not in own.commands:
             views = self._ports.loader.views
             await views.wait(lane.position)
@@ -249,6 +240,8 @@ class ToolRunner(Actor[Running]):
             )
             for found in stored:
                 self.learn(lane, found.event)
+            if call not in own.commands and lane.state.turn is not None:
+                raise CorruptError(f"the command of call {call} is not in the views")
         own.is_preparing = False
         self.act(lane)
 
@@ -296,7 +289,7 @@ class ToolRunner(Actor[Running]):
         clock = self._ports.clock
         started_ms = clock.mono_ms()
         try:
-            result = await self._run(lane, job)
+            result = await self._run(lane, job, lambda: not claim.is_late(clock.mono_ms()))
         except RefusedError as error:
             return Ended("error", printable(str(error)), reason="refused")
         except asyncio.CancelledError:
@@ -307,82 +300,45 @@ class ToolRunner(Actor[Running]):
                 return Ended("unknown", "", reason="shutdown", duration_ms=duration_ms)
             return Ended("cancelled", "", reason="cancelled", duration_ms=duration_ms)
         claim.is_over = True
-        return await self._stored(lane.tenant_id, job, result, clock.mono_ms() - started_ms)
+        duration_ms = clock.mono_ms() - started_ms
+        return await store_result(self._blobs, lane.tenant_id, job, result, duration_ms)
 
     def failed_result(self, error: Exception) -> Ended:
         """Whether the command ran is not known when the runner itself broke off."""
         return Ended("unknown", printable(f"{type(error).__name__}: {error}"), reason="internal")
 
-    async def _run(self, lane: Lane[Running], job: Job) -> ToolResult:
+    async def _run(
+        self, lane: Lane[Running], job: Job, may_start: Callable[[], bool]
+    ) -> ToolResult:
         parsed = parse(job.call.command)
         if isinstance(parsed, ReadOutput):
             return await self._read_output(lane, parsed)
         if job.problem is not None:
-            lane.own.is_ready = False
+            lane.own.ready_for = None
             raise RefusedError(job.problem)
-        return await self._tools.run(job.call, job.workspace)
+        return await self._tools.run(job.call, job.workspace, may_start=may_start)
 
     async def _read_output(self, lane: Lane[Running], command: ReadOutput) -> ToolResult:
         """Lines of an output that an earlier call of this thread stored."""
         views = self._ports.loader.views
         await views.wait(lane.position)
         output: bytes | None = None
-        for attempt in range(1, DEATHS_MAX + 2):
-            event_id = caused_id(command.call_id, ToolFinished.TYPE, attempt, "writer")
-            stored = await views.find(lane.tenant_id, lane.thread_id, event_id)
-            if stored is not None and isinstance(stored.event.body, ToolFinished):
-                output = await self._output_of(lane.tenant_id, stored.event.body)
+        requested = EventId(command.call_id)
+        found = await views.causes(lane.tenant_id, requested, "descendants", limit=_CALL_EVENTS_MAX)
+        for stored in found:
+            body, event = stored.event.body, stored.event
+            if not isinstance(body, ToolFinished) or body.call_id != command.call_id:
+                continue
+            if event.thread_id == lane.thread_id:
+                output = await output_of(self._blobs, lane.tenant_id, body)
         if output is None:
             return ToolResult("error", b"no stored output of that call in this thread", 44)
         last = command.last or command.first + READ_LINES - 1
         text = output_lines(output, command.first, last).encode()
         return ToolResult("ok", text, len(text), exit_code=0)
 
-    async def _output_of(self, tenant: TenantId, body: ToolFinished) -> bytes | None:
-        if body.output_blob is not None:
-            return await self._blobs.get(tenant, body.output_blob.sha256)
-        return body.output.encode() if isinstance(body.output, str) else None
-
-    async def _stored(
-        self, tenant: TenantId, job: Job, result: ToolResult, duration_ms: int
-    ) -> Ended:
-        """Content first, then the events that refer to it."""
-        text, is_long = inline_output(result.output, result.output_bytes, job.call.call_id)
-        contents = [(result.output, "text/plain")] if is_long else []
-        sides = [side for change in result.changes for side in (change.before, change.after)]
-        contents += [
-            (side.content, "application/octet-stream")
-            for side in sides
-            if side is not None and side.content is not None
-        ]
-        blob = None
-        if contents:
-            refs = await patiently(lambda: self._blobs.put(tenant, contents))
-            blob = refs[0] if is_long else None
-        return Ended(
-            outcome=result.outcome,
-            output=text,
-            reason=result.reason,
-            output_blob=blob,
-            output_bytes=result.output_bytes,
-            exit_code=result.exit_code,
-            signal=result.signal,
-            duration_ms=duration_ms,
-            changes=tuple(map(_change, result.changes)),
-        )
-
     def _call_of(self, lane: Lane[Running], body: object) -> Call | None:
         turn = lane.state.turn
         assert isinstance(body, ToolStarted)
         calls = () if turn is None else turn.step.calls
         return next((c for c in calls if c.call_id == body.call_id), None)
-
-
-def _change(change: FileChange) -> tuple[str, BlobRef | None, BlobRef | None]:
-    return change.path, _ref(change.before), _ref(change.after)
-
-
-def _ref(side: FileSide | None) -> BlobRef | None:
-    if side is None:
-        return None
-    return BlobRef(sha256=side.sha256, bytes=side.bytes, media_type="application/octet-stream")

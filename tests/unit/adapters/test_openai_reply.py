@@ -223,6 +223,18 @@ def test_C64_more_calls_than_a_step_may_have_are_too_large() -> None:
     assert failure.value.error_class == "too_large"
 
 
+def test_C64_kinds_that_alternate_without_end_are_too_large() -> None:
+    """Else each change of kind becomes a part, and the event outgrows the log."""
+    pair = event({"reasoning_content": "r", "content": "c"})
+    most = [pair] * (limits.REPLY_PARTS_MAX // 2)
+    assert len(read(*most, event({"content": "c"}, "stop")).content) == limits.REPLY_PARTS_MAX
+    reader = ReplyReader(MODEL, lambda delta: None)
+    read_on(reader, pair, len(most))
+    with pytest.raises(ModelError) as failure:
+        read_on(reader, pair, 15_000)
+    assert (failure.value.error_class, failure.value.retryable) == ("too_large", False)
+
+
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [

@@ -1,6 +1,7 @@
 """The scripted model: strict scripts, replies chosen without state, failures that give way."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,6 +168,9 @@ def test_the_bytes_of_version_1_never_change() -> None:
         ('[{"text": "a", "usage": {"tokens": 1}}]', "reply 1, usage.tokens"),
         ('[{"error": {"class": "bored"}}]', "reply 1, error.class"),
         ('[{"error": {"class": "idle", "times": 0}}]', "reply 1, error.times"),
+        (json.dumps([{"calls": ["ls"] * 65}]), "reply 1, calls"),
+        (json.dumps([{"calls": [{"name": "x" * 257}]}]), "reply 1, calls.0"),
+        (json.dumps([{"calls": [{"name": "x", "id": "x" * 257}]}]), "reply 1, calls.0"),
     ],
 )
 def test_a_wrong_script_is_refused_with_the_place_of_the_mistake(text: str, finding: str) -> None:

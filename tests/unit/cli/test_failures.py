@@ -19,6 +19,7 @@ CODES: dict[type[ThreadlogError], int] = {
     errors.ConflictError: 6,
     errors.TurnOpenError: 6,
     errors.VoidError: 6,
+    errors.LateError: 6,
     errors.TransientError: 3,
     errors.LogUnavailableError: 3,
     errors.LockedError: 3,

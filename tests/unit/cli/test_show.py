@@ -162,7 +162,7 @@ def test_texts_of_the_rarer_events() -> None:
         "cancel: half an ans": interrupted,
         "user:x: [image]": image,
         '"[70,000 bytes]", cut at the token limit': long,
-        "user:x: stop the turn": CancelRequested(base_seq=1, cause="user"),
+        "user:x: stop the turn": CancelRequested(base_seq=1, turn_id=TURN, cause="user"),
         "step 2: worker gone": StepReleased.model_validate(released | {"number": 2}),
         "worker gone": ToolReleased.model_validate(released | {"call_id": claim}),
         "refused, unknown tool: x": ToolRequested(

@@ -15,8 +15,10 @@ from threadlog.events.thread import ThreadCreated
 from threadlog.events.upcast import lookup, upcast
 from threadlog.events.writer import EventWriter
 from threadlog.ids import LOCAL_TENANT, WorkerId, caused_id, new_thread_id
-from threadlog.limits import JSON_DEPTH_MAX
+from threadlog.limits import CALLS_PER_STEP_MAX, JSON_DEPTH_MAX
 
+CALL = {"provider_call_id": "a", "name": "cli", "arguments": "{}"}
+SIGNED = {"kind": "thinking", "text": "hm", "signature": "s"}
 KNOWN = {event.type: json.loads(event.data) for event in ONE_OF_EACH.values()}
 
 
@@ -71,6 +73,12 @@ def _required(body: type[object]) -> list[str]:
         ("model.attempt_failed", {"due_at_ms": 2**63}),
         ("model.attempt_failed", {"due_at_ms": -(2**63)}),
         ("model.attempt_failed", {"message": "x" * 2_001}),
+        ("model.responded", {"content": [{"kind": "text", "text": "x"}] * 513}),
+        ("model.responded", {"content": [SIGNED | {"signature": "x" * 65_537}]}),
+        ("model.responded", {"calls": [CALL] * (CALLS_PER_STEP_MAX + 1)}),
+        ("model.responded", {"calls": [CALL | {"name": "x" * 257}]}),
+        ("model.responded", {"calls": [CALL | {"provider_call_id": "x" * 257}]}),
+        ("model.interrupted", {"content": [{"kind": "text", "text": "x"}] * 513}),
         ("model.responded", {"usage": {"input": -1}}),
         ("model.responded", {"usage": {"input": 2**53}}),
         ("model.responded", {"usage": {"cost_micros": 2**63}}),
@@ -91,6 +99,14 @@ def test_a_member_out_of_bounds_makes_it_invalid(kind: str, changes: dict[str, o
     body = decoded(kind, **changes)
     assert isinstance(body, Invalid)
     assert body.problem.startswith(next(iter(changes)))
+
+
+def test_a_response_at_its_bounds_is_a_body() -> None:
+    call = CALL | {"name": "x" * 256, "provider_call_id": "x" * 256}
+    part = SIGNED | {"signature": "x" * 65_536}
+    calls = [call] * CALLS_PER_STEP_MAX
+    body = decoded("model.responded", content=[part] * 512, calls=calls)
+    assert isinstance(body, Body)
 
 
 def nested(depth: int, inner: bytes = b"") -> bytes:

@@ -148,7 +148,7 @@ HOSTILE: dict[str, bytes] = {
     "too long": b'{"data":"' + b"x" * (2 * EVENT_BYTES_MAX) + b'"}',
     "not a number": line_of(ROOT).replace(b'"specversion"', b'"x":NaN,"specversion"'),
     "a number of 5,000 digits": line_of(ROOT)[:-1] + b',"x":' + b"9" * 5_000 + b"}",
-    "a repeated member": line_of(ROOT)[:-1] + b',"id":"x"}',
+    "a repeated member": line_of(ROOT)[:-1] + b',"actor":"user:other"}',
     "data twice": line_of(ROOT)[:-1] + b',"data":{}}',
     "data in two forms": line_of(ROOT)[:-1] + b',"data_base64":"e30="}',
     "no data": line_of(ROOT, data=None),

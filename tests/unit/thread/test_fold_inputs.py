@@ -5,7 +5,6 @@ import pytest
 from tests.helpers.thread_events import (
     MODEL,
     NOBODY,
-    bent,
     cancel,
     configured,
     created,
@@ -23,7 +22,8 @@ from tests.helpers.thread_events import (
 from tests.helpers.threads import CALLS, DONE, OPEN, RUNNING, Move, Story, named, void_of
 from threadlog.events.content import ModelRef
 from threadlog.events.thread import Limits
-from threadlog.limits import CALL_TIMEOUT_MS, INPUT_WINDOW
+from threadlog.ids import TurnId
+from threadlog.limits import CALL_TIMEOUT_MS, INPUT_WINDOW, QUEUE_MAX
 from threadlog.thread.snapshot import decode_state, encode_state, state_hash
 from threadlog.thread.state import FOLD_VERSION, ThreadState, is_stopping, steering
 
@@ -54,10 +54,13 @@ CASES: dict[str, tuple[tuple[Move, ...], str | None]] = {
         (*OPEN, message("next_turn"), message("next_step"), message("interrupt")),
         None,
     ),
+    "a message to a full inbox": (
+        (*BEGUN, *(message(key=f"m{n}") for n in range(QUEUE_MAX)), message(key="one too many")),
+        "queue_full",
+    ),
     "cancel without a turn": ((*BEGUN, cancel()), "no_turn"),
     "cancel of a finished turn": ((*DONE, cancel()), "no_turn"),
-    "cancel of another turn": ((*OPEN, bent(cancel(), turn_id=NOBODY)), "wrong_turn"),
-    "cancel that names no turn": ((*OPEN, bent(cancel(), turn_id=None)), "wrong_turn"),
+    "cancel of another turn": ((*OPEN, cancel(turn=TurnId(NOBODY))), "wrong_turn"),
     "a second cancel": ((*OPEN, cancel(), cancel()), "already_cancelled"),
     "cancel of a call that is not": ((*OPEN, cancel(0)), "no_call"),
     "cancel of a call": ((*CALLS, cancel(1)), None),

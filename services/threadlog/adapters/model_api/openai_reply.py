@@ -2,7 +2,8 @@
 
 No I/O. A stream of events, a single JSON body and everything in one chunk all read alike; usage
 may be missing. What is not a reply raises ModelError with its class. Bounded: content by
-`limits.REPLY_BYTES_MAX`, decoded bytes in all by `limits.REPLY_WIRE_BYTES_MAX`.
+`limits.REPLY_BYTES_MAX`, decoded bytes in all by `limits.REPLY_WIRE_BYTES_MAX`, turns between text
+and thinking by `limits.REPLY_PARTS_MAX`.
 """
 
 import json
@@ -174,6 +175,8 @@ class ReplyReader:
             return
         self._content_bytes += len(value.encode("utf-8", "surrogatepass"))
         if not self._parts or self._parts[-1][0] != kind:
+            if len(self._parts) == limits.REPLY_PARTS_MAX:
+                raise too_large(f"the reply was cut at {limits.REPLY_PARTS_MAX} parts")
             self._parts.append((kind, []))
         self._parts[-1][1].append(value)
         self._on_delta(Delta(kind, whole(value)))

@@ -47,9 +47,9 @@ class _Strict(BaseModel):
 class ScriptCall(_Strict):
     """A call by name. `arguments`: an object, or the exact text, which need not be JSON."""
 
-    name: str
+    name: str = Field(max_length=limits.TOOL_NAME_CHARS_MAX)
     arguments: dict[str, object] | str = Field(default_factory=dict)
-    id: str | None = None
+    id: str | None = Field(default=None, max_length=limits.PROVIDER_CALL_ID_CHARS_MAX)
 
 
 class ScriptUsage(_Strict):
@@ -79,7 +79,9 @@ class ScriptReply(_Strict):
 
     text: str = ""
     thinking: str = ""
-    calls: Annotated[tuple[str | ScriptCall, ...], Field(strict=False)] = ()
+    calls: Annotated[
+        tuple[str | ScriptCall, ...], Field(strict=False, max_length=limits.CALLS_PER_STEP_MAX)
+    ] = ()
     stop: StopReason | None = None
     usage: ScriptUsage | None = None
     delay_ms: int = Field(default=0, ge=0)

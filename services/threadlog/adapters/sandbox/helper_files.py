@@ -8,6 +8,7 @@ the folder. Runs under any Python >= 3.8.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -124,10 +125,19 @@ def _create(name: bytes, folder: int) -> int:
         return os.open(name, flags, 0o666, dir_fd=folder)
 
 
+def _give(file: int, uid: int, gid: int) -> None:
+    """The owner and group of before, where they can be given: in here most ids do not exist."""
+    try:
+        os.fchown(file, uid, gid)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EPERM):
+            raise
+
+
 def _fill(file: int, before: Content | None, data: bytes) -> None:
     if before is not None:
         if (before.stat.st_uid, before.stat.st_gid) != (os.geteuid(), os.getegid()):
-            os.fchown(file, before.stat.st_uid, before.stat.st_gid)
+            _give(file, before.stat.st_uid, before.stat.st_gid)
         os.fchmod(file, stat.S_IMODE(before.stat.st_mode) & 0o777)
     view = memoryview(data)
     while view:

@@ -62,7 +62,7 @@ class Status(Output):
     """What bubblewrap says of itself, one JSON object a line: the child's pid, later its exit.
 
     bubblewrap gets an end that also reads, so that the pipe has a reader when the runner is gone:
-    killed by SIGPIPE here it would leave a child that waits for it for ever.
+    a SIGPIPE here would end it alone, and its child would wait for it for ever.
     """
 
     _BYTES_MAX = 64 * 1024

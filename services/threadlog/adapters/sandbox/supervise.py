@@ -4,10 +4,10 @@
 2 spawn, on the loop's thread: a sandbox dies with the *thread* that started it, and this one stays.
 3 learn the sandbox's first process, number 1 of its pid namespace: what ends it ends all.
 4 record both on disk.
-5 open the gate: only now can the command start.
+5 ask whether the command may still start, then open the gate: only now can it start.
 6 wait for its end, the deadline, the memory limit, or a cancel.
-7 kill what is left and wait until it is gone, also while being cancelled again. bubblewrap's own
-  process is not killed before 3: its child would wait for it for ever.
+7 kill what is left and wait until it is gone, also while being cancelled again. 3 is awaited here
+  too, for a moment: the end of a process that is not known cannot be waited for.
 8 take the rest of the output, reap, forget the record.
 A runner that dies before 5 never starts the command; one that dies later leaves a record, and the
 sandbox dies with it.
@@ -17,7 +17,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from threadlog import limits
 from threadlog.adapters.sandbox import processes
 from threadlog.adapters.sandbox.pipes import Feed, Output, Status
 from threadlog.adapters.sandbox.records import Record, RunRecords, end_all
-from threadlog.errors import RefusedError
+from threadlog.errors import LateError, RefusedError
 
 _MEMORY_TICK_S = 0.1
 _SIGNAL_BASE = 128
@@ -53,7 +53,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Units: `timeout_ms` from the spawn; `memory_bytes` of the whole tree."""
+    """Units: `timeout_ms` from the opening of the gate; `memory_bytes` of the whole tree."""
 
     timeout_ms: int
     memory_bytes: int
@@ -77,16 +77,22 @@ class Ending:
 
 
 async def supervise(
-    launch: Launch, call: tuple[str, int], records: RunRecords, bounds: Bounds
+    launch: Launch,
+    call: tuple[str, int],
+    records: RunRecords,
+    bounds: Bounds,
+    *,
+    may_start: Callable[[], bool],
 ) -> Ending:
     """The command ran, or was refused a start, and nothing of it is alive.
 
     Effects: a CancelledError goes on only after the tree is dead and reaped.
     Raises:  RefusedError: the first process could not be made.
+             LateError: `may_start` said no.
     """
     attempt = _Attempt(launch, call, records, bounds)
     try:
-        why = await attempt.watch()
+        why = await attempt.watch(may_start)
     finally:
         was_cancelled = await attempt.end()
     if was_cancelled:
@@ -121,7 +127,7 @@ class _Attempt:
                 self._forget()
                 raise RefusedError(f"the command could not be started: {error}") from error
             self._pipes = kept.pop_all()
-        self._deadline = self._loop.time() + bounds.timeout_ms / 1000
+        self._deadline = self._loop.time() + limits.SANDBOX_START_MS / 1000
         self._exited = processes.ended(self._main)
         self._output.start()
 
@@ -143,7 +149,7 @@ class _Attempt:
             child.wait()
             raise
 
-    async def watch(self) -> Why:
+    async def watch(self, may_start: Callable[[], bool]) -> Why:
         """Until the command is over, by itself or by a bound."""
         if self._launch.status is not None:  # 3
             self._launch.status.start()
@@ -155,7 +161,10 @@ class _Attempt:
             self._put_on_record(*pids)  # 4
         except OSError as error:
             raise RefusedError(f"no run record can be written: {error}") from error
-        self._feed.open(self._launch.request)  # 5
+        if not may_start():  # 5; nothing may come between this and the gate
+            raise LateError("the claim's time to start had passed: nothing was started")
+        self._feed.open(self._launch.request)
+        self._deadline = self._loop.time() + self._bounds.timeout_ms / 1000
         too_much = self._loop.create_task(self._memory_exceeded(pids[-1]))
         try:
             await self._first(too_much)  # 6

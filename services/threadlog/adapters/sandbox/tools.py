@@ -10,7 +10,8 @@ import asyncio
 import os
 import sys
 from abc import ABC, abstractmethod
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,12 +23,19 @@ from threadlog.adapters.sandbox.pipes import Status, sealed
 from threadlog.adapters.sandbox.records import RunRecords
 from threadlog.adapters.sandbox.supervise import Bounds, Ending, Launch, supervise
 from threadlog.errors import RefusedError
+from threadlog.ids import CallId, draw
 from threadlog.ports.tools import Finding, ToolCall, ToolResult, WorkspaceRef
 from threadlog.thread import command_line
 from threadlog.thread.command_line import ReadOutput, ShellLine, UsageProblem
 
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OPEN = b"go\n"
+_COMPILE_MS = 20_000
+
+
+def _always() -> bool:
+    """Programs of our own have no effect that could come too late."""
+    return True
 
 
 class _LinuxTools(ABC):
@@ -42,14 +50,19 @@ class _LinuxTools(ABC):
         self._records.open()
         self._memory_bytes_max = memory_bytes_max
         self._helper: bytes | None = None
+        self._compiling = asyncio.Lock()
 
     async def settle_orphans(self) -> None:
         await self._records.settle()
 
     async def prepare(self, workspace: WorkspaceRef) -> None:
-        await asyncio.to_thread(self._folders.prepare, workspace)
+        place = await asyncio.to_thread(self._folders.prepare, workspace)
+        with suppress(RefusedError):  # a call that needs it says why; the others do not need it
+            await self._compiled(place)
 
-    async def run(self, call: ToolCall, workspace: WorkspaceRef) -> ToolResult:
+    async def run(
+        self, call: ToolCall, workspace: WorkspaceRef, *, may_start: Callable[[], bool]
+    ) -> ToolResult:
         self._records.path(call.call_id, call.attempt)  # refuses an id that cannot be recorded
         place = self._folders.find(workspace)
         command = command_line.parse(call.command)
@@ -60,11 +73,11 @@ class _LinuxTools(ABC):
                 raise RefusedError("a stored output is not read in a workspace")
             case ShellLine(line):
                 launch = await self._launch(call, place, recipe.shell(line), _OPEN)
-                return results.of_shell(await self._supervise(launch, call))
+                return results.of_shell(await self._supervise(launch, call, may_start))
             case _:
                 request = results.request(command, self._root_seen(place))
-                helper = await self._helper_for(call, place)
-                ending = await self._run_program(call, place, helper, request)
+                helper = await self._compiled(place)
+                ending = await self._run_program(call, place, helper, request, may_start)
                 result = results.of_built_in(ending)
                 if result.reason == "sandbox":
                     self._helper = None  # its Python may have been upgraded: compile it again
@@ -87,17 +100,26 @@ class _LinuxTools(ABC):
 
         return await asyncio.to_thread(copy)
 
-    async def _helper_for(self, call: ToolCall, place: Place) -> bytes:
-        """The compiled helper; the first call that needs it compiles it, nothing else runs then."""
-        if self._helper is None:
-            ending = await self._run_program(call, place, program.helper_compiler(), _OPEN)
-            if ending.code != 0:
-                raise RefusedError(f"Python does not run: {ending.output.decode(errors='replace')}")
-            self._helper = ending.output
-        return self._helper
+    async def _compiled(self, place: Place) -> bytes:
+        """The compiled helper: ready before the first claim, so that no call waits for it."""
+        async with self._compiling:
+            if self._helper is None:
+                call = ToolCall(CallId(draw()), 1, "", "compile", _COMPILE_MS)
+                text = program.helper_compiler()
+                ending = await self._run_program(call, place, text, _OPEN, _always)
+                if ending.code != 0:
+                    said = ending.output.decode(errors="replace")
+                    raise RefusedError(f"Python does not run: {said}")
+                self._helper = ending.output
+            return self._helper
 
     async def _run_program(
-        self, call: ToolCall, place: Place, text: bytes, request: bytes
+        self,
+        call: ToolCall,
+        place: Place,
+        text: bytes,
+        request: bytes,
+        may_start: Callable[[], bool],
     ) -> Ending:
         descriptor = sealed("program", text)
         try:
@@ -106,11 +128,14 @@ class _LinuxTools(ABC):
             os.close(descriptor)
             raise
         whole = replace(launch, descriptors=(*launch.descriptors, descriptor))
-        return await self._supervise(whole, call)
+        return await self._supervise(whole, call, may_start)
 
-    async def _supervise(self, launch: Launch, call: ToolCall) -> Ending:
+    async def _supervise(
+        self, launch: Launch, call: ToolCall, may_start: Callable[[], bool]
+    ) -> Ending:
+        attempt = (call.call_id, call.attempt)
         bounds = Bounds(call.timeout_ms, self._memory_bytes_max)
-        ending = await supervise(launch, (call.call_id, call.attempt), self._records, bounds)
+        ending = await supervise(launch, attempt, self._records, bounds, may_start=may_start)
         if not ending.is_started:
             said = ending.output.decode(errors="replace").strip()
             raise RefusedError(f"the command could not be started: {said or ending.why}")
@@ -164,7 +189,7 @@ class SandboxTools(_LinuxTools):
         return await self_test.of_sandbox(self._folders, self._search_path, self._probe)
 
     async def _probe(self, place: Place, text: bytes) -> Ending:
-        return await self._run_program(self_test.CALL, place, text, _OPEN)
+        return await self._run_program(self_test.CALL, place, text, _OPEN, _always)
 
     async def _launch(
         self, call: ToolCall, place: Place, inner: tuple[str, ...], request: bytes

@@ -62,7 +62,24 @@ class FileLock:
             os.close(descriptor)
             raise RefusedError(f"cannot lock {self._path}: {error.strerror}") from error
         self._descriptor = descriptor
+        if not self.is_held():
+            self.release()
+            raise LockedError(f"{self._path} was replaced in this moment: try again")
         self.announce(holder)
+
+    def is_held(self) -> bool:
+        """Whether the file that this process locked is still the lock file of that path.
+
+        False: somebody removed or replaced it, and another process may hold the new one.
+        """
+        if self._descriptor is None:
+            return False
+        ours = os.fstat(self._descriptor)
+        try:
+            there = self._path.stat()
+        except OSError:
+            return False
+        return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
 
     def announce(self, holder: Holder) -> None:
         """The note says `holder` from now on: the socket is known only after the lock is held."""

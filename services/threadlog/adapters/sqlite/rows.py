@@ -103,8 +103,9 @@ def read_rows(
         [text] = connection.execute(_as_json(columns, tail), parameters).fetchone()
         rows: list[Row] = orjson.loads(text) if text is not None else []
         return rows
-    except (sqlite3.OperationalError, orjson.JSONDecodeError) as error:
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
+    except (sqlite3.OperationalError, sqlite3.DataError, orjson.JSONDecodeError) as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if code not in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG):
             raise
     return _read_one_by_one(connection, columns, tail, parameters)
 
@@ -112,7 +113,10 @@ def read_rows(
 def _read_one_by_one(
     connection: sqlite3.Connection, columns: str, tail: str, parameters: Sequence[object]
 ) -> Sequence[Row]:
-    """The same rows, where one holds a BLOB or text that is not UTF-8: such a value stays bytes."""
+    """The same rows, where one holds a BLOB or text that is not UTF-8: such a value stays bytes.
+
+    Also where together they are more than SQLite makes one value of.
+    """
     connection.text_factory = bytes
     try:
         rows = connection.execute(f"SELECT {columns} FROM {tail}", parameters).fetchall()
