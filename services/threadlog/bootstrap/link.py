@@ -16,12 +16,13 @@ from threadlog.client.reading import Reader
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
 from threadlog.errors import LockedError, RefusedError, ThreadlogError
 from threadlog.ids import CallId, ThreadId, TurnId
-from threadlog.limits import DRAIN_TIMEOUT_MS
 from threadlog.settings import Settings
 
 _TRY_S = 0.1
 _WATCH_S = 0.5
 _DEADLINE_S = 20.0
+_LEAVE_MS = 10_000
+"""How long a command that leaves in order lets what runs in it end."""
 
 T = TypeVar("T")
 
@@ -65,15 +66,29 @@ class Link:
 
         Raises:  RefusedError: another process runs the log, with another script, address or key.
         """
-        target = await self.target()
-        if not isinstance(target, HttpCommands):
-            return
         ours = fingerprints(self._settings, self._options.script)
-        if (await target.models()).get(provider) != ours.get(provider):
+        theirs = await self.ask(lambda to: _models_of(to, ours))
+        if theirs.get(provider) != ours.get(provider):
             raise RefusedError(
                 f"another process runs this log with another {provider} model than the one given "
                 "here: wait until it ends, or use a log of your own (THREADLOG_LOG__FILE)"
             )
+
+    async def ask(self, send: Callable[[CommandPort], Awaitable[T]]) -> T:
+        """The answer of the runtime, whoever it is by then.
+
+        Raises:  LockedError: another process holds the lock and cannot be reached.
+        """
+        deadline = asyncio.get_running_loop().time() + _DEADLINE_S
+        while True:
+            target = await self.target()
+            try:
+                return await send(target)
+            except LockedError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await self.lose(target)
+                await asyncio.sleep(_TRY_S)
 
     async def stopped(self, thread: ThreadId) -> None:
         """Returns when an error has stopped the thread in this process; else never."""
@@ -161,7 +176,7 @@ class Link:
 
     async def _stop(self, runtime: Runtime) -> None:
         """The runtime is stopped. Who leaves lets what runs end first, and may be told to hurry."""
-        drain_ms = DRAIN_TIMEOUT_MS if self.is_detached else 0
+        drain_ms = _LEAVE_MS if self.is_detached else 0
         if drain_ms and runtime.services.is_busy:
             self._notice(f"what runs may end, for up to {drain_ms // 1_000} s; again to end it now")
         stopping = asyncio.create_task(runtime.stop(drain_ms))
@@ -173,37 +188,29 @@ class Link:
             raise
 
 
+async def _models_of(target: CommandPort, ours: dict[str, str]) -> dict[str, str]:
+    return await target.models() if isinstance(target, HttpCommands) else ours
+
+
 class _Finding:
     """Implements `CommandPort`: the same key goes to the next runtime when one does not answer."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def _try(self, send: Callable[[CommandPort], Awaitable[T]]) -> T:
-        deadline = asyncio.get_running_loop().time() + _DEADLINE_S
-        while True:
-            target = await self._link.target()
-            try:
-                return await send(target)
-            except LockedError:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise
-                await self._link.lose(target)
-                await asyncio.sleep(_TRY_S)
-
     async def create_thread(self, new: NewThread, *, key: str) -> Accepted:
-        return await self._try(lambda to: to.create_thread(new, key=key))
+        return await self._link.ask(lambda to: to.create_thread(new, key=key))
 
     async def configure(self, thread: ThreadId, settings: ThreadSettings, *, key: str) -> Accepted:
-        return await self._try(lambda to: to.configure(thread, settings, key=key))
+        return await self._link.ask(lambda to: to.configure(thread, settings, key=key))
 
     async def send_message(self, thread: ThreadId, message: NewMessage, *, key: str) -> Accepted:
-        return await self._try(lambda to: to.send_message(thread, message, key=key))
+        return await self._link.ask(lambda to: to.send_message(thread, message, key=key))
 
     async def cancel(
         self, thread: ThreadId, turn: TurnId, call: CallId | None = None, *, key: str
     ) -> Accepted:
-        return await self._try(lambda to: to.cancel(thread, turn, call, key=key))
+        return await self._link.ask(lambda to: to.cancel(thread, turn, call, key=key))
 
 
 @asynccontextmanager
