@@ -1,6 +1,7 @@
 """The three services in one process, over whatever ports they are given."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,6 +92,9 @@ class Services:
         open_threads = await self.ports.views.open_threads()
         self._run(self.planner.worker.run(end, open_threads), "planner")
         self._run(self.tool_runner.worker.run(end, open_threads), "tool-runner")
+        # What exists by now lives as long as the process: full collections need not walk it (they
+        # were most of the 99th percentile).
+        gc.freeze()
 
     async def _caught_up(self, end: Position) -> None:
         """The views are at `end`; the projection's error, if that is what ended it instead."""

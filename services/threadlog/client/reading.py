@@ -119,7 +119,7 @@ class Reader:
                 yield row.status == "idle"
             return
         frames = self._notify.listen(self.tenant, thread)
-        yield True
+        yield (await self.thread(thread)).status == "idle"
         async for frame in frames:
             if isinstance(frame, Advanced):
                 yield frame.is_idle

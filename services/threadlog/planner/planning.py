@@ -21,6 +21,7 @@ from threadlog.planner.screening import Screened, screen
 from threadlog.ports.model import Model
 from threadlog.runtime.chain import Chain
 from threadlog.runtime.claims import OwnClaim
+from threadlog.runtime.shared_fold import SharedFold
 from threadlog.thread.decide import (
     ClaimStep,
     CloseCalls,
@@ -53,9 +54,14 @@ class Planning(Chain):
     """One plan for one lane. `wait_ms` and `missing` say what it waits for, if anything."""
 
     def __init__(
-        self, state: ThreadState, content: Content, writer: EventWriter, clock: Clock
+        self,
+        state: ThreadState,
+        content: Content,
+        writer: EventWriter,
+        clock: Clock,
+        folding: SharedFold,
     ) -> None:
-        super().__init__(state, writer)
+        super().__init__(state, writer, folding)
         self.claim: OwnClaim | None = None
         self.wait_ms: int | None = None
         self.missing: set[str] = set()

@@ -100,7 +100,7 @@ class Planner(Actor[Planned]):
             self._read(lane, set())
             return Plan()
         clock = self._ports.clock
-        planning = Planning(lane.state, own.content, self.writer, clock)
+        planning = Planning(lane.state, own.content, self.writer, clock, self._ports.folding)
         releases = list(own.table.releases)
         for claim, reason in releases:
             planning.give_up(self.release_event(lane, claim, reason))

@@ -3,7 +3,7 @@
 from threadlog.events.envelope import Body, Event
 from threadlog.events.writer import EventWriter
 from threadlog.ids import EventId, Seq, WorkspaceId, turn_id
-from threadlog.thread.fold import judge
+from threadlog.runtime.shared_fold import SharedFold
 from threadlog.thread.state import ThreadState
 
 
@@ -15,7 +15,9 @@ class Chain:
              names its cause.
     """
 
-    def __init__(self, state: ThreadState, writer: EventWriter) -> None:
+    def __init__(self, state: ThreadState, writer: EventWriter, folding: SharedFold) -> None:
+        """`folding` remembers what is judged here, for when the events are read back."""
+        self._folding = folding
         self.state = state
         self.head: Seq = state.head
         self.events: list[Event] = []
@@ -48,4 +50,4 @@ class Chain:
     def include(self, event: Event) -> None:
         """The event, made elsewhere, is the next one."""
         self.events.append(event)
-        self.state = judge(self.state, event).state
+        self.state = self._folding.judge(self.state, event).state

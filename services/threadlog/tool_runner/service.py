@@ -116,7 +116,7 @@ class ToolRunner(Actor[Running]):
 
     def plan(self, lane: Lane[Running]) -> Plan:
         """Releases, outcomes, then claims of all calls that may start now."""
-        chain = Chain(lane.state, self.writer)
+        chain = Chain(lane.state, self.writer, self._ports.folding)
         releases = list(lane.own.table.releases)
         for claim, reason in releases:
             chain.include(self.release_event(lane, claim, reason))

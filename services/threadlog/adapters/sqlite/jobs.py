@@ -10,6 +10,7 @@ from threadlog.adapters.sqlite.recent import Appended, Key, Recent
 from threadlog.adapters.sqlite.rows import Row, insert_rows
 from threadlog.adapters.sqlite.schema import COLUMNS
 from threadlog.adapters.sqlite.view_rows import apply_batch
+from threadlog.events.envelope import Event
 from threadlog.ids import EventId, Position
 from threadlog.ports.log import Receipt
 from threadlog.ports.views import ViewBatch
@@ -32,12 +33,14 @@ class Transaction:
 
     Shapes:  `head`: the last position assigned, None when no event was appended. `opens`: positions
              of records that begin their stream. `appended`: what `recent` is to remember when it is
-             committed. `watermark` None: no view batch was applied.
+             committed. `written`: each row and its event. `watermark` None: no view batch was
+             applied.
     """
 
     connection: sqlite3.Connection
     recent: Recent
     appended: list[Appended] = field(default_factory=list)
+    written: dict[Position, tuple[Row, Event]] = field(default_factory=dict)
     head: Position | None = None
     opens: set[Position] = field(default_factory=set)
     watermark: Position | None = None
@@ -64,6 +67,7 @@ class AppendJob:
 
     future: asyncio.Future[object]
     key: Key
+    events: Sequence[Event]
     ids: Sequence[EventId]
     rows: Sequence[Row]
     urgent: bool = True
@@ -124,6 +128,8 @@ def _append(transaction: Transaction, jobs: Sequence[AppendJob]) -> None:
             transaction.opens.add(stream)
         causes = [row[_CAUSE] for row in job.rows]
         transaction.appended.append(Appended(job.key, stream, own, job.ids, causes))
+        pairs = zip(job.rows, job.events, strict=True)
+        transaction.written.update(zip(own, pairs, strict=True))
         transaction.outcomes.append((job, list(map(Receipt, job.ids, own))))
 
 

@@ -35,6 +35,7 @@ class SqliteLog:
         job = AppendJob(
             self._file.future(),
             (events[0].thread_id, events[0].tenant_id),
+            events,
             [event.event_id for event in events],
             rows,
         )

@@ -28,10 +28,12 @@ from threadlog.adapters.sqlite.failures import mapped, result_code
 from threadlog.adapters.sqlite.feed import Landed
 from threadlog.adapters.sqlite.jobs import Job, Transaction, run_jobs
 from threadlog.adapters.sqlite.recent import Recent
-from threadlog.adapters.sqlite.rows import EVENT, read_rows, record
+from threadlog.adapters.sqlite.rows import EVENT, Row, read_rows, record
 from threadlog.clock import Clock
 from threadlog.errors import LogUnavailableError, RejectedError, ThreadlogError
+from threadlog.events.envelope import Event
 from threadlog.ids import Position
+from threadlog.ports.log import Record
 
 _COMPANY_MS = 10
 """How long a job that is not urgent waits for one that is."""
@@ -49,6 +51,16 @@ class Delivery:
     landed: Landed | None = None
     watermark: Position | None = None
     fatal: ThreadlogError | None = None
+
+
+def _record(row: Row, written: tuple[Row, Event] | None, opens_stream: bool) -> Record:
+    """The record in the row. Where it is, value for value, the row that was just written from an
+    event, that event is what decoding it would give.
+    """
+    if written is not None and tuple(row[1:]) == written[0]:
+        event = written[1]
+        return Record(Position(row[0]), event.key, event, None, opens_stream)
+    return record(row, opens_stream=opens_stream)
 
 
 class Writer:
@@ -192,7 +204,8 @@ class Writer:
             self.head = transaction.head
             return Landed(self.head, None)
         opens = transaction.opens
-        records = tuple(record(row, opens_stream=row[0] in opens) for row in rows)
+        written = transaction.written
+        records = tuple(_record(row, written.get(row[0]), row[0] in opens) for row in rows)
         self.head = records[-1].position
         size = sum(len(r.event.data) for r in records if r.event is not None)
         return Landed(self.head, records, size)
