@@ -62,6 +62,29 @@ def test_F29_a_second_command_goes_through_the_first(machine: Machine) -> None:
     assert machine.nursery.wait(up) == 0
 
 
+def test_a_second_run_with_another_script_is_refused(machine: Machine) -> None:
+    """Its turn would be answered by the first one's script, under the name of its own."""
+    up = machine.start("up", "--script", machine.script({"text": "of the first"}))
+    until(lambda: "ready" in up.stderr, "it is ready", [up])
+    run = machine.start(*RUN, machine.script({"text": "of the second"}), "hello")
+    assert machine.nursery.wait(run) == 1
+    assert "another scripted model" in run.stderr
+    assert machine.accepted() == []
+    up.send(signal.SIGTERM)
+    assert machine.nursery.wait(up) == 0
+
+
+@pytest.mark.parametrize("gone", ["lock", "file"])
+def test_a_runtime_whose_lock_or_file_is_replaced_ends(machine: Machine, gone: str) -> None:
+    """Another process may run on the new one; of two that believe to be alone one must go."""
+    up = machine.start("up", "--script", machine.script({"text": "done"}))
+    until(lambda: "ready" in up.stderr, "it is ready", [up])
+    path = machine.file.with_name("threadlog.db.lock") if gone == "lock" else machine.file
+    path.unlink()
+    assert machine.nursery.wait(up) == 1
+    assert "removed or replaced" in up.stderr
+
+
 def test_Q3_the_first_run_stays_until_the_seconds_turn_has_ended(machine: Machine) -> None:
     script = machine.script(*SLOW)
     first = machine.start(*RUN, script, "one")

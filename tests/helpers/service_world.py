@@ -56,11 +56,11 @@ class World:
     async def __aenter__(self) -> Self:
         loader = Loader(self.views, self.snapshots)
         projection = Projection(self.log, self.views, loader, self.notify, SharedFold())
-        self._projecting = asyncio.create_task(projection.run())
+        self.projecting = asyncio.create_task(projection.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await _end(self._projecting)
+        await _end(self.projecting)
 
     # -- events in
 

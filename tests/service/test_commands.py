@@ -103,6 +103,7 @@ async def test_F03_one_key_at_the_same_time_is_one_event() -> None:
         NewThread(ThreadSettings(model=MODEL), message=MORE),
         NewThread(ThreadSettings(system_prompt="x"), message=HELLO),
         NewThread(ThreadSettings(model=MODEL), message=HELLO, title="x"),
+        NewThread(ThreadSettings(model=MODEL)),
     ],
 )
 async def test_a_key_of_another_thread_is_refused(other: NewThread) -> None:
@@ -110,6 +111,14 @@ async def test_a_key_of_another_thread_is_refused(other: NewThread) -> None:
         await commands(world).create_thread(THREAD, key="k")
         with pytest.raises(MismatchError):
             await commands(world).create_thread(other, key="k")
+
+
+async def test_a_key_of_a_thread_without_a_message_is_refused_with_one() -> None:
+    async with World() as world:
+        await commands(world).create_thread(NewThread(ThreadSettings(model=MODEL)), key="k")
+        with pytest.raises(MismatchError):
+            await commands(world).create_thread(THREAD, key="k")
+        assert not [e for e, _ in world.judged if e.type == "message.received"]
 
 
 async def test_a_key_of_another_body_is_refused() -> None:

@@ -181,6 +181,26 @@ async def test_a_body_without_an_end_is_read_no_further_than_its_bound() -> None
     assert TOO_LONG <= read_bytes < TOO_LONG + 2 * 65_536
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("", b'{"message":{"content":[{"kind":"text","text":"\\ud800"}]}}'),
+        ("", b'{"settings":{"system_prompt":"\\ud800"}}'),
+        ("", b'{"title":"\\ud800"}'),
+        ("/00000000-0000-0000-0000-000000000000/cancel", b'{"turn_id":"nope"}'),
+        ("", b'{"settings":{"workspace":{"kind":"managed","path":"/tmp"}}}'),
+        ("", b'{"tenant_id":"other"}'),
+    ],
+)
+async def test_what_could_not_be_an_event_is_refused(
+    short_dir: Path, path: str, body: bytes
+) -> None:
+    async with World() as world, served(world, short_dir):
+        found = await problem(wire(short_dir), "POST", f"/v1/threads{path}", body)
+        assert found == (400, "invalid_request")
+        assert await world.log.end() == 0
+
+
 async def test_what_no_route_takes_is_a_problem_too(short_dir: Path) -> None:
     async with World() as world, served(world, short_dir):
         assert await problem(wire(short_dir), "GET", "/v2/nothing") == (404, "not_found")

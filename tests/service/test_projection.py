@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from tests.helpers.events import LOCAL, event_id, thread_id
 from tests.helpers.events import message as raw_message
 from tests.helpers.service_world import World
@@ -25,7 +27,7 @@ from tests.helpers.threads import Story
 from threadlog.adapters.memory.log import MemoryLog
 from threadlog.adapters.memory.snapshots import MemorySnapshots
 from threadlog.adapters.memory.views import MemoryViews
-from threadlog.errors import TransientError
+from threadlog.errors import RejectedError, TransientError
 from threadlog.events.content import Usage
 from threadlog.events.envelope import Event
 from threadlog.ids import Position, Seq, TenantId, ThreadId
@@ -62,6 +64,8 @@ class FragileViews(MemoryViews):
         trouble = self.troubles.pop(0) if self.troubles else None
         if trouble == "lost":
             raise TransientError("no answer")
+        if trouble == "refused":
+            raise RejectedError("no")
         stored = await super().apply(batch, urgent=urgent)
         if trouble == "unacknowledged":
             raise TransientError("no answer")
@@ -167,6 +171,18 @@ async def test_an_apply_that_failed_is_repeated_and_counts_once() -> None:
         await agrees(world)
         [usage] = await world.views.usage(LOCAL, ["thread"])
         assert usage.totals.input == 20
+
+
+async def test_an_apply_that_is_refused_ends_the_projection_also_when_nobody_waits_for_it() -> None:
+    """Otherwise the next rows would be stored over the hole."""
+    with pytest.raises(RejectedError):
+        async with FragileWorld() as world:
+            await world.go(*BEGIN, message())
+            await caught_up(world)
+            world.fragile.troubles = ["refused"]
+            await world.go(turn_started(), step_started())
+            done, _ = await asyncio.wait({world.projecting}, timeout=5)
+            assert done, "it ended"
 
 
 async def test_snapshots_come_each_64_events_and_fold_on_to_the_same_state() -> None:

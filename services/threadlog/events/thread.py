@@ -1,8 +1,8 @@
 """Events of a thread as a whole: its creation and its settings."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from threadlog.events.content import Frozen, Head, ModelRef, Name, Ordinal, Text, Word
 from threadlog.events.envelope import Body
@@ -11,10 +11,19 @@ ThinkingLevel = Literal["none", "low", "medium", "high"]
 
 
 class Workspace(Frozen):
-    """Where the thread's tools work: a folder the runner manages, or one attached by its path."""
+    """Where the thread's tools work: a folder the runner manages, or one attached by its path.
+
+    Shapes:  `path` is absolute, and there exactly when the folder is attached.
+    """
 
     kind: Literal["managed", "attached"]
-    path: str | None = Field(default=None, max_length=4_096)
+    path: str | None = Field(default=None, max_length=4_096, pattern="^/[^\\x00]*$")
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.kind == "attached") != (self.path is not None):
+            raise ValueError("an attached workspace has a path, a managed one has none")
+        return self
 
 
 class Limits(Frozen):
