@@ -223,6 +223,25 @@ def test_head_ends_it_without_a_word(cli: CommandLine, thread: str) -> None:
     assert ended.out.split()[2] == "thread.created"
 
 
+def test_a_follower_ends_when_nobody_reads_it_any_more(cli: CommandLine, thread: str) -> None:
+    """Also where the thread rests, so that nothing more is ever written."""
+    ended = cli.shell(
+        f"(threadlog thread tail {thread} --from 0 -f; echo $? >code) | head -n 1; cat code"
+    )
+    assert ended.err == ""
+    first, code = ended.out.splitlines()
+    assert first.split()[2] == "thread.created"
+    assert code == "141"
+
+
+@pytest.mark.parametrize("line", ["version", "thread ls", "thread show last", "thread ls --json"])
+def test_a_closed_output_is_no_error(cli: CommandLine, thread: str, line: str) -> None:
+    assert cli.shell(f"threadlog {line} >&-").code == 0
+    ended = cli.shell(f"threadlog {line} 2>&-")
+    assert ended.code == 0
+    assert ended.out
+
+
 def test_a_full_disk_is_said(cli: CommandLine, thread: str) -> None:
     ended = cli.shell(f"threadlog thread show {thread} > /dev/full")
     assert ended.code == 1

@@ -18,7 +18,7 @@ from tests.helpers.thread_events import (
     turn_started,
 )
 from threadlog.clock import ManualClock, SystemClock
-from threadlog.events.content import BlobRef, ModelRef, TextPart, Usage
+from threadlog.events.content import BlobRef, ModelRef, TextPart, ThinkingPart, Usage
 from threadlog.events.envelope import Body
 from threadlog.events.step import (
     ModelAttemptFailed,
@@ -32,13 +32,14 @@ from threadlog.events.thread import Limits
 from threadlog.events.tool import ToolFinished, ToolRequested
 from threadlog.events.turn import TurnFinished
 from threadlog.limits import (
+    CALLS_PER_STEP_MAX,
     COMMAND_BYTES_MAX,
     INLINE_BYTES_MAX,
     MODEL_ATTEMPTS_MAX,
     RETRY_CAP_MS,
     STEPS_PER_TURN_MAX,
 )
-from threadlog.ports.model import Delta
+from threadlog.ports.model import Delta, ModelReply
 
 START = (created(), configured(model=MODEL), message())
 
@@ -343,6 +344,32 @@ def kept(world: World, kind: type[Body]) -> bytes:
     text = world.bodies(kind)[0].content[0].text
     assert isinstance(text, BlobRef)
     return world.blobs.contents[LOCAL, text.sha256]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(content=tuple(ThinkingPart(text="t", signature="s" * 60_000) for _ in range(10))),
+        reply("", *(("cli", "{}") for _ in range(CALLS_PER_STEP_MAX + 1))),
+    ],
+    ids=["signatures over an event's bound", "more calls than a step takes"],
+)
+async def test_a_reply_that_the_log_cannot_take_fails_and_ends_the_turn(
+    answer: ModelReply,
+) -> None:
+    """It is not asked again, and the thread goes on."""
+    model = StepModel()
+    async with World() as world, world.planner(model) as planner:
+        await world.go(*START)
+        (await model.asked()).answer(answer)
+        await ended(world)
+        assert world.state().verdict == "error"
+        assert len(model.sent) == 1
+        assert planner.worker.broken == set()
+        await world.go(message(text="more"))
+        (await model.asked()).answer(reply("done"))
+        await ended(world)
+        assert world.state().verdict == "completed"
 
 
 async def test_a_large_text_lies_in_the_blob_store_and_is_sent_again_whole() -> None:

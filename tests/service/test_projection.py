@@ -174,8 +174,8 @@ async def test_an_apply_that_failed_is_repeated_and_counts_once() -> None:
 
 
 async def test_an_apply_that_is_refused_ends_the_projection_also_when_nobody_waits_for_it() -> None:
-    """Otherwise the next rows would be stored over the hole."""
-    with pytest.raises(RejectedError):
+    """Otherwise the next rows would be stored over the hole. The world ends with its projection."""
+    with pytest.raises(RejectedError):  # noqa: PT012  # where it ends is asserted inside
         async with FragileWorld() as world:
             await world.go(*BEGIN, message())
             await caught_up(world)

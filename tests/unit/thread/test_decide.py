@@ -142,6 +142,17 @@ CASES: dict[str, tuple[tuple[Move, ...], list[str]]] = {
         ["finish turn error overloaded of 1"],
     ),
     "no more steps": ((*LOOPING, BOUND), ["finish turn budget steps of 1"]),
+    "no more steps, after a cut": (
+        (
+            *CLAIMED,
+            responded(calls=1, stop="length"),
+            requested(0, gate="refused"),
+            tool_closed(0),
+            step_finished(),
+            BOUND,
+        ),
+        ["finish turn max_tokens steps of 1"],
+    ),
     "no more steps, but the answer is there": (
         (*AT_END, BOUND),
         ["finish turn completed None of 1"],
