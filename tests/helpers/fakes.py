@@ -187,7 +187,7 @@ class StepTools:
             return await self._fresh.get()
 
 
-Fault = Literal["refused", "lost", "full", "late", "unacknowledged", "doubled", "slow"]
+Fault = Literal["refused", "lost", "full", "late", "unacknowledged", "doubled", "slow", "unsaid"]
 
 
 class FaultyLog:
@@ -195,7 +195,8 @@ class FaultyLog:
 
     `lost`: it fails and nothing was appended; `full`: the same, as of a full device; `refused`: it
     can never be appended; `late`: it fails and comes in with `deliver_late`; `unacknowledged`: it
-    fails although it was appended; `doubled`: it is appended twice; `slow`: it waits for `hurry`.
+    fails although it was appended; `doubled`: it is appended twice; `slow`: it waits for `hurry`;
+    `unsaid`: it is appended and read back, and its acknowledgement waits for `hurry`.
     """
 
     def __init__(self, log: Log) -> None:
@@ -241,6 +242,8 @@ class FaultyLog:
         receipts = await self._log.append([*events, *events] if fault == "doubled" else events)
         if fault == "unacknowledged":
             raise TransientError("no answer")
+        if fault == "unsaid":
+            await self._hurry.wait()
         return receipts[: len(events)]
 
     async def subscribe(self, after: Position) -> AsyncIterator[Sequence[Record]]:

@@ -73,6 +73,21 @@ async def test_law_1_everything_but_the_log_may_be_lost(tmp_path: Path) -> None:
         assert (result.verdict, result.answer) == ("completed", "done")
 
 
+async def test_F04_no_model_call_before_its_claim_was_acknowledged() -> None:
+    """Read back alone is not enough: both are wanted."""
+    model = StepModel()
+    async with World() as world:
+        log = FaultyLog(world.log)
+        log.faults.append("unsaid")
+        async with world.planner(model, log=log):
+            await world.go(*START)
+            await world.until(lambda: world.bodies(StepStarted))
+            await world.quiet()
+            assert not model.sent, "the claim was read back, and not acknowledged"
+            log.hurry()
+            await model.asked()
+
+
 async def test_F04_no_model_call_and_no_tool_body_before_its_claim_was_read_back() -> None:
     model, tools = StepModel(), StepTools()
     async with World() as world:
