@@ -31,8 +31,9 @@ demo: setup ## a scripted model repairs a small project with the real tool; no k
 test: setup-dev ## every test lane; ARGS='-k name' for some
 ifeq ($(ARGS),)
 	@$(PY) -m pytest --cov --cov-report=term --cov-fail-under=90
-	@$(PY) -m coverage report --include='*/threadlog/events/*,*/threadlog/thread/*' --fail-under=100 \
-		>.coverage.core || { cat .coverage.core; echo 'test: the pure core is not fully covered'; exit 1; }
+	@report=$$($(PY) -m coverage report --fail-under=100 \
+		--include='services/threadlog/events/*,services/threadlog/thread/*' 2>&1) || \
+		{ echo "$$report"; echo 'test: the pure core is not fully covered'; exit 1; }
 else
 	@$(PY) -m pytest $(ARGS)
 endif

@@ -48,6 +48,20 @@ def test_a_missing_member_makes_it_invalid(event: Event) -> None:
         assert body.problem == f"{name}: missing"
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("tool.requested", {"gate": "free", "command": None}),
+        ("thread.configured", {"workspace": {"kind": "attached"}}),
+        ("thread.configured", {"workspace": {"kind": "managed", "path": "/tmp"}}),
+    ],
+)
+def test_members_that_contradict_each_other_make_it_invalid(
+    kind: str, changes: dict[str, object]
+) -> None:
+    assert isinstance(decoded(kind, **changes), Invalid)
+
+
 def _required(body: type[object]) -> list[str]:
     assert issubclass(body, Body)
     return [name for name, member in body.model_fields.items() if member.is_required()]
