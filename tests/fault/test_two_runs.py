@@ -105,7 +105,8 @@ def test_Q3_the_first_run_stays_until_the_seconds_turn_has_ended(machine: Machin
 def test_Q3_when_the_first_run_is_killed_the_second_carries_both_turns_on(
     machine: Machine,
 ) -> None:
-    script = machine.script(*SLOW)
+    # Long enough that both turns are open when the first process dies, however busy the machine is.
+    script = machine.script({"calls": [NOTE], "delay_ms": 2_500}, *SLOW[1:])
     first = machine.start(*RUN, script, "one")
     until(lambda: asking(machine, 1), "the first turn runs", [first])
     second = machine.start(*RUN, script, "two")
