@@ -145,7 +145,7 @@ class Services:
         Raises:  what ended one of the services, if one has ended.
         """
         self._check()
-        if self.planner.is_busy or self.tool_runner.is_busy:
+        if self.is_busy:
             return False
         await self._caught_up(await self.ports.log.end())
         open_threads = {thread for _, thread in await self.ports.views.open_threads()}

@@ -147,8 +147,8 @@ class Commands:
     ) -> Accepted:
         """Look the ids up, append, wait for the judgement; again when it was stale.
 
-        Shapes:  `is_new`: the thread is made with them, so that the first look finds nothing; if it
-                 was made before with the same key, they are void and found then.
+        Shapes:  `is_new`: the thread is made with them and its caller has looked; if somebody else
+                 made it since with the same key, they are void and found then.
         """
         for attempt in range(_ATTEMPTS_MAX):
             events = make(head)
