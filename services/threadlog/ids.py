@@ -7,6 +7,7 @@ Source: CONTRACT 1, DESIGN law 7.
 
 import hashlib
 import re
+import struct
 import uuid
 from functools import lru_cache
 from typing import NewType
@@ -20,7 +21,12 @@ WorkerId = NewType("WorkerId", str)
 WorkspaceId = NewType("WorkspaceId", str)
 Seq = NewType("Seq", int)
 Position = NewType("Position", int)
-"""Where a record lies in the log: SQLite's `sequence`, on Kafka the offset. Operators only."""
+"""Where a record lies in its partition: SQLite's `sequence`, on Kafka the offset behind it.
+
+So a position is also how much of a partition was read: Kafka's "next offset". Operators only.
+"""
+Partition = NewType("Partition", int)
+"""A part of the log with an order of its own, counted from 0; an embedded log has one."""
 
 LOCAL_TENANT = TenantId("local")
 NO_SEQ = Seq(-1)
@@ -31,6 +37,7 @@ NO_POSITION = Position(0)
 UUID_PATTERN = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 TENANT_PATTERN = r"[a-z0-9][a-z0-9-]{0,62}"
 _UUID = re.compile(UUID_PATTERN)
+_WORD = struct.Struct("<I")
 _TENANT = re.compile(TENANT_PATTERN)
 _NAMESPACE = uuid.UUID("6a5d1f0e-53c0-5d0b-9a39-6f1c7d3b2e84").bytes
 
@@ -106,3 +113,27 @@ def call_id(responded: EventId, ordinal: int) -> CallId:
 def caused_id(cause: str, kind: str, *parts: str | int) -> EventId:
     """The id of an event of `kind` that follows from `cause` at most once (for equal `parts`)."""
     return EventId(derive("caused", cause, kind, *parts))
+
+
+def partition_of(key: str, partitions: int) -> Partition:
+    """The partition of a record key: murmur2 modulo `partitions`, as Java's clients have it.
+
+    Source:  DESIGN 4; `tests/contract/test_kafka_log.py` compares it with the client's own.
+    """
+    return Partition((_murmur2(key.encode()) & 0x7FFFFFFF) % partitions)
+
+
+def _murmur2(data: bytes) -> int:
+    """The 32-bit murmur2 of Kafka's default partitioner, unsigned."""
+    factor, mask = 0x5BD1E995, 0xFFFFFFFF
+    size = len(data)
+    value = 0x9747B28C ^ size
+    whole = size & ~3
+    for (word,) in _WORD.iter_unpack(data[:whole]):
+        mixed = word * factor & mask
+        mixed = (mixed ^ mixed >> 24) * factor & mask
+        value = value * factor & mask ^ mixed
+    if rest := data[whole:]:
+        value = (value ^ int.from_bytes(rest, "little")) * factor & mask
+    value = (value ^ value >> 13) * factor & mask
+    return value ^ value >> 15

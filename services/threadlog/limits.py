@@ -40,6 +40,11 @@ CALL_TIMEOUT_MS = 120_000
 MODEL_IDLE_MS = 60_000
 MODEL_TOTAL_MS = 600_000
 DRAIN_TIMEOUT_MS = 30_000
+WORKER_DRAIN_MS = 130_000
+"""Default for a service of a cluster: a restart in turn cuts no call of default length off."""
+WORKER_DRAIN_MS_MAX = 3_600_000
+REVOKE_MS = 2_000
+"""How long a worker may take to let a partition go: its poll stands still meanwhile."""
 
 # Tool output
 OUTPUT_HEAD_BYTES = 8 * KIB
@@ -93,6 +98,15 @@ MODEL_CONNECT_MS = 10_000
 MODEL_TAIL_MS = 5_000
 """How long a reply that is complete is waited on for its usage and the end of its stream."""
 
+# Cluster
+PARTITIONS_MAX = 1_024
+
+# Metrics server
+METRICS_REQUEST_MS = 5_000
+"""One request from connection to answer; above it, the connection is closed."""
+METRICS_REQUESTS_MAX = 64
+"""Requests at a time, each on a thread; one more is closed unanswered."""
+
 # Memory
 LANES_MAX = 2_000
 """Threads held in memory by one service; idle ones leave, least recently used first."""
@@ -106,5 +120,6 @@ assert 2 * FILE_KEPT_BYTES_MAX + READ_WINDOW_BYTES < OUTPUT_BYTES_MAX
 assert READ_WINDOW_BYTES < OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES
 assert RETRY_BASE_MS < RETRY_CAP_MS < MODEL_TOTAL_MS
 assert MODEL_CONNECT_MS < MODEL_IDLE_MS < MODEL_TOTAL_MS
+assert CALL_TIMEOUT_MS < WORKER_DRAIN_MS <= WORKER_DRAIN_MS_MAX
 assert CALLS_PER_STEP_MAX < APPEND_EVENTS_MAX // 2
 assert SANDBOX_START_MS < CLAIM_TTL_MS < DRAIN_TIMEOUT_MS

@@ -68,7 +68,7 @@ async def run(folder: Path) -> Round:
     ports = Ports(
         log=SqliteLog(file),
         views=views,
-        view_writer=views,
+        partition=views,
         snapshots=SqliteSnapshots(file),
         blobs=SqliteBlobs(file, clock=clock),
         notify=MemoryNotify(),

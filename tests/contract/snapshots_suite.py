@@ -40,7 +40,7 @@ class SnapshotsSuite:
 
     async def test_a_batch_that_is_not_applied_stores_none(self, parts: Parts) -> None:
         batch = ViewBatch(Position(8), Position(9), snapshots=[snapshot(1)])
-        assert await parts.writer.apply(batch, urgent=True) == 0
+        assert await parts.partition.apply(batch, urgent=True) == 0
         assert await parts.snapshots.newest(LOCAL, thread_id(0)) is None
 
     async def test_a_large_state_comes_back_whole(self, parts: Parts) -> None:

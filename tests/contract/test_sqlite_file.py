@@ -109,9 +109,9 @@ async def test_F02_the_view_of_accepted_events_adds_seq(path: Path) -> None:
         events = [created(), message("void"), message("kept")]
         receipts = await SqliteLog(file).append(events)
         judged = [
-            Judged(receipts[0].position, events[0].event_id, Seq(0)),
-            Judged(receipts[1].position, events[1].event_id, None, "stale"),
-            Judged(receipts[2].position, events[2].event_id, Seq(1)),
+            Judged(receipts[0].position, events[0], Seq(0)),
+            Judged(receipts[1].position, events[1], None, "stale"),
+            Judged(receipts[2].position, events[2], Seq(1)),
         ]
         await SqliteViews(file).apply(
             ViewBatch(Position(0), receipts[2].position, judged=judged), urgent=True

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.helpers.events import LOCAL, event_id, thread_id
+from tests.helpers.events import LOCAL, created, event_id, thread_id
 from threadlog.adapters.sqlite import view_queries, views
 from threadlog.adapters.sqlite.connect import open_writer
 from threadlog.adapters.sqlite.recent import Recent
@@ -25,15 +25,15 @@ QUERIES: dict[str, Query] = {
     "events": lambda c: view_queries.events_by_seq(c, KEY, Seq(5), Seq(9), 10),
     "voids": lambda c: view_queries.voids(c, *KEY, 10),
     "find": lambda c: view_queries.event_by_id(c, *KEY, event_id(1)),
-    "ancestors": lambda c: view_queries.causes(c, LOCAL, event_id(1), "ancestors", 10),
-    "descendants": lambda c: view_queries.causes(c, LOCAL, event_id(1), "descendants", 10),
+    "ancestors": lambda c: view_queries.causes(c, KEY, event_id(1), "ancestors", 10),
+    "descendants": lambda c: view_queries.causes(c, KEY, event_id(1), "descendants", 10),
     "records": lambda c: view_queries.records(c, KEY, Position(5), Position(9)),
     "thread": lambda c: view_queries.thread_rows(c, views._ONE, KEY),
     "threads": lambda c: view_queries.thread_rows(c, views._PAGE, (LOCAL, 9, 10)),
     "open threads": lambda c: list(c.execute(views._OPEN)),
     "usage": lambda c: view_queries.usage(c, LOCAL, ("turn", "model"), thread_id()),
     "apply": lambda c: apply_batch(
-        c, Recent(), ViewBatch(Position(0), Position(1), [Judged(Position(1), event_id(1), Seq(0))])
+        c, Recent(), ViewBatch(Position(0), Position(1), [Judged(Position(1), created(), Seq(0))])
     ),
 }
 

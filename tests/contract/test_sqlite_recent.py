@@ -30,8 +30,13 @@ MIXED = [
 ]
 
 
-async def judge(path: Path, receipts: Sequence[Receipt]) -> None:
-    judged = [Judged(r.position, r.event_id, Seq(n)) for n, r in enumerate(receipts)]
+def judged_all(events: Sequence[Event], receipts: Sequence[Receipt]) -> list[Judged]:
+    pairs = zip(receipts, events, strict=True)
+    return [Judged(receipt.position, event, Seq(n)) for n, (receipt, event) in enumerate(pairs)]
+
+
+async def judge(path: Path, events: Sequence[Event], receipts: Sequence[Receipt]) -> None:
+    judged = judged_all(events, receipts)
     async with opened(path) as file:
         await SqliteViews(file).apply(
             ViewBatch(Position(0), receipts[-1].position, judged=judged), urgent=True
@@ -43,7 +48,7 @@ async def append(path: Path, events: Sequence[Event], *, judging: bool) -> list[
     async with opened(path) as file:
         receipts = [r for event in events for r in await SqliteLog(file).append([event])]
         if judging:
-            judged = [Judged(r.position, r.event_id, Seq(n)) for n, r in enumerate(receipts)]
+            judged = judged_all(events, receipts)
             await SqliteViews(file).apply(
                 ViewBatch(Position(0), receipts[-1].position, judged=judged), urgent=True
             )
@@ -63,7 +68,7 @@ async def test_remembered_and_sought_judgements_are_equal(
     monkeypatch.setattr(recent, "_STREAMS_MAX", entries_max)
     remembered, sought = tmp_path / "remembered.db", tmp_path / "sought.db"
     await append(remembered, MIXED, judging=True)
-    await judge(sought, await append(sought, MIXED, judging=False))
+    await judge(sought, MIXED, await append(sought, MIXED, judging=False))
     assert judgements(remembered) == judgements(sought)
     streams = {row[1] for row in judgements(sought)}
     assert streams == {1, 2, 3, 10, 11, 14}, "the first record of each of six streams"

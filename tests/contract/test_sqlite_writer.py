@@ -299,8 +299,12 @@ async def test_what_was_rolled_back_is_not_remembered(opened: Opened, log: Sqlit
         await log.append([lost])
     opened.failing.clear()
     kept = message("kept", thread_id(2), caused_by=lost.event_id)
-    receipts = [*await log.append([kept]), *await log.append([message("mine", thread_id(1))])]
-    judged = [Judged(r.position, r.event_id, Seq(0)) for r in receipts]
+    mine = message("mine", thread_id(1))
+    receipts = [*await log.append([kept]), *await log.append([mine])]
+    judged = [
+        Judged(receipt.position, event, Seq(0))
+        for receipt, event in zip(receipts, (kept, mine), strict=True)
+    ]
     await SqliteViews(opened.file).apply(ViewBatch(Position(0), Position(2), judged), urgent=True)
     connection = opened.writer._connection
     rows = connection.execute("SELECT position, stream, cause FROM judgements").fetchall()
@@ -338,7 +342,7 @@ async def test_damage_found_while_writing_ends_the_log(opened: Opened, log: Sqli
 
 async def test_a_bad_job_does_not_fail_its_neighbours(opened: Opened, log: SqliteLog) -> None:
     views = SqliteViews(opened.file)
-    unbindable = Judged(cast(Position, object()), EventId("x"), Seq(0))
+    unbindable = Judged(cast(Position, object()), created(), Seq(0))
     with opened.held():
         first = asyncio.create_task(log.append([created()]))
         await opened.reached_commit()
@@ -427,7 +431,7 @@ async def test_an_id_from_a_caller_is_never_part_of_a_statement(
     await log.append([created()])
     evil = "' OR 1=1; DROP TABLE events; --"
     assert await views.find(LOCAL, thread_id(), EventId(evil)) is None
-    assert await views.causes(LOCAL, EventId(evil), "ancestors", limit=9) == []
+    assert await views.causes(LOCAL, thread_id(), EventId(evil), "ancestors", limit=9) == []
     with pytest.raises(RejectedError):
         await views.usage(LOCAL, cast(Any, (evil,)))
     assert await log.end() == 1

@@ -28,13 +28,13 @@ from threadlog.ports.snapshots import Snapshots
 from threadlog.ports.views import (
     Direction,
     Judged,
+    PartitionViews,
     StoredEvent,
     ThreadRow,
     ThreadStatus,
     UsageTotals,
     ViewBatch,
     Views,
-    ViewWriter,
 )
 
 
@@ -43,7 +43,7 @@ class Parts:
     """One backend's ports."""
 
     log: Log
-    writer: ViewWriter
+    partition: PartitionViews
     views: Views
     snapshots: Snapshots
 
@@ -77,8 +77,8 @@ async def judge(
     receipts = [receipt for event in events for receipt in await parts.log.append([event])]
     reasons = [None if seq is not None else "stale" for seq in seqs]
     judged = [
-        Judged(r.position, r.event_id, None if seq is None else Seq(seq), reason)
-        for r, seq, reason in zip(receipts, seqs, reasons, strict=True)
+        Judged(r.position, event, None if seq is None else Seq(seq), reason)
+        for r, event, seq, reason in zip(receipts, events, seqs, reasons, strict=True)
     ]
     await apply(parts, ViewBatch(Position(0), receipts[-1].position, judged=judged))
     stored = [
@@ -90,8 +90,8 @@ async def judge(
 
 async def apply(parts: Parts, batch: ViewBatch) -> None:
     """The batch is in, whatever the watermark was."""
-    batch = replace(batch, expected=await parts.views.watermark())
-    assert await parts.writer.apply(batch, urgent=True) == batch.watermark
+    batch = replace(batch, expected=await parts.partition.watermark())
+    assert await parts.partition.apply(batch, urgent=True) == batch.watermark
 
 
 TWO_FILES: tuple[Move, ...] = (
@@ -107,9 +107,9 @@ class ViewsSuite:
     # -- the watermark
 
     async def test_the_watermark_moves_with_its_batch(self, parts: Parts) -> None:
-        assert await parts.views.watermark() == 0
-        assert await parts.writer.apply(ViewBatch(Position(0), Position(3)), urgent=True) == 3
-        assert await parts.views.watermark() == 3
+        assert await parts.partition.watermark() == 0
+        assert await parts.partition.apply(ViewBatch(Position(0), Position(3)), urgent=True) == 3
+        assert await parts.partition.watermark() == 3
 
     async def test_a_batch_that_expects_another_watermark_changes_nothing(
         self, parts: Parts
@@ -118,21 +118,21 @@ class ViewsSuite:
         await apply(parts, ViewBatch(Position(0), Position(5)))
         for expected in (0, 4, 6):
             batch = ViewBatch(Position(expected), Position(9), threads=[row(thread, 9)])
-            assert await parts.writer.apply(batch, urgent=True) == 5
-        assert await parts.views.watermark() == 5
+            assert await parts.partition.apply(batch, urgent=True) == 5
+        assert await parts.partition.watermark() == 5
         assert await parts.views.thread(LOCAL, thread) is None
 
     async def test_of_two_batches_for_one_watermark_one_is_applied(self, parts: Parts) -> None:
         first, second = ThreadId(ids.draw()), ThreadId(ids.draw())
         answers = await asyncio.gather(
-            parts.writer.apply(
+            parts.partition.apply(
                 ViewBatch(Position(0), Position(1), threads=[row(first, 1)]), urgent=True
             ),
-            parts.writer.apply(
+            parts.partition.apply(
                 ViewBatch(Position(0), Position(2), threads=[row(second, 2)]), urgent=True
             ),
         )
-        assert answers[0] == answers[1] == await parts.views.watermark()
+        assert answers[0] == answers[1] == await parts.partition.watermark()
         applied = [t for t in (first, second) if await parts.views.thread(LOCAL, t)]
         assert applied == [first if answers[0] == 1 else second]
 
@@ -142,7 +142,7 @@ class ViewsSuite:
             ViewBatch(Position(n), Position(n + 1), threads=[row(thread, n + 1)]) for n in range(50)
         ]
         answers = await asyncio.gather(
-            *(parts.writer.apply(b, urgent=n % 7 == 0) for n, b in enumerate(batches))
+            *(parts.partition.apply(b, urgent=n % 7 == 0) for n, b in enumerate(batches))
         )
         assert answers == list(range(1, 51))
         assert await parts.views.thread(LOCAL, thread) == row(thread, 50)
@@ -152,12 +152,12 @@ class ViewsSuite:
     ) -> None:
         async with asyncio.timeout(DEADLINE_S):
             batch = ViewBatch(Position(0), Position(1))
-            assert await parts.writer.apply(batch, urgent=False) == 1
+            assert await parts.partition.apply(batch, urgent=False) == 1
 
     # -- wait
 
     async def test_wait_ends_when_the_watermark_is_reached(self, parts: Parts) -> None:
-        waiting = [asyncio.create_task(parts.views.wait(Position(n))) for n in (1, 2, 5)]
+        waiting = [asyncio.create_task(parts.partition.wait(Position(n))) for n in (1, 2, 5)]
         await apply(parts, ViewBatch(Position(0), Position(2)))
         async with asyncio.timeout(DEADLINE_S):
             await asyncio.gather(*waiting[:2])
@@ -165,11 +165,11 @@ class ViewsSuite:
         await apply(parts, ViewBatch(Position(0), Position(7)))
         async with asyncio.timeout(DEADLINE_S):
             await waiting[2]
-            await parts.views.wait(Position(7))
+            await parts.partition.wait(Position(7))
 
     async def test_after_wait_the_rows_are_there(self, parts: Parts) -> None:
         thread = ThreadId(ids.draw())
-        waiting = asyncio.create_task(parts.views.wait(Position(1)))
+        waiting = asyncio.create_task(parts.partition.wait(Position(1)))
         await apply(parts, ViewBatch(Position(0), Position(1), threads=[row(thread, 1)]))
         await waiting
         assert await parts.views.thread(LOCAL, thread) == row(thread, 1)
@@ -183,7 +183,7 @@ class ViewsSuite:
             stored = row(thread, position, status=status)
             await apply(parts, ViewBatch(Position(0), Position(position), threads=[stored]))
             assert await parts.views.thread(LOCAL, thread) == stored
-            is_open = (LOCAL, thread) in await parts.views.open_threads()
+            is_open = (LOCAL, thread) in await parts.partition.open_threads()
             assert is_open == (status in ("queued", "open"))
 
     async def test_threads_page_from_the_newest_to_the_oldest(self, parts: Parts) -> None:
@@ -195,10 +195,10 @@ class ViewsSuite:
         again = row(threads[0], 31)
         await apply(parts, ViewBatch(Position(0), Position(31), threads=[again]))
         pages: list[ThreadRow] = []
-        before: Position | None = None
+        before: ThreadRow | None = None
         while page := await parts.views.threads(LOCAL, limit=10, before=before):
             pages += page
-            before = page[-1].position
+            before = page[-1]
         assert pages == [again, *rows[24:0:-1]]
 
     async def test_open_threads_are_of_all_tenants(self, parts: Parts) -> None:
@@ -209,7 +209,7 @@ class ViewsSuite:
             row(idle, 3),
         ]
         await apply(parts, ViewBatch(Position(0), Position(3), threads=rows))
-        assert set(await parts.views.open_threads()) == {(LOCAL, mine), (OTHER, foreign)}
+        assert set(await parts.partition.open_threads()) == {(LOCAL, mine), (OTHER, foreign)}
 
     # -- events
 
@@ -286,14 +286,18 @@ class ViewsSuite:
         assert len(changes) == 2
         for changed in changes:
             views = parts.views
-            up = await views.causes(changed.tenant_id, changed.event_id, "ancestors", limit=99)
+            up = await views.causes(
+                changed.tenant_id, changed.thread_id, changed.event_id, "ancestors", limit=99
+            )
             assert [s.event.type for s in up] == [
                 *("message.received", "turn.started", "step.started", "model.attempt_failed"),
                 *("step.started", "step.released", "step.started", "model.responded"),
                 *("tool.requested", "tool.started", "file.changed"),
             ]
             assert up[0].event == root
-            down = await views.causes(root.tenant_id, root.event_id, "descendants", limit=999)
+            down = await views.causes(
+                root.tenant_id, root.thread_id, root.event_id, "descendants", limit=999
+            )
             assert [s.event for s in up] == [s.event for s in down if s in up]
 
     async def test_causes_cross_threads_of_the_tenant(self, parts: Parts) -> None:
@@ -310,8 +314,12 @@ class ViewsSuite:
 
         async def causes(of: Event, **more: int) -> tuple[list[Event], list[Event]]:
             limit = more.get("limit", 100)
-            up = await parts.views.causes(LOCAL, of.event_id, "ancestors", limit=limit)
-            down = await parts.views.causes(LOCAL, of.event_id, "descendants", limit=limit)
+            up = await parts.views.causes(
+                LOCAL, of.thread_id, of.event_id, "ancestors", limit=limit
+            )
+            down = await parts.views.causes(
+                LOCAL, of.thread_id, of.event_id, "descendants", limit=limit
+            )
             return [s.event for s in up], [s.event for s in down]
 
         assert await causes(root) == ([root], [root, left, right, leaf])
@@ -321,7 +329,7 @@ class ViewsSuite:
         assert await causes(beyond) == ([beyond], [beyond])
         assert await causes(leaf, limit=2) == ([left, leaf], [leaf])
         assert await causes(root, limit=3) == ([root], [root, left, right])
-        [found] = await parts.views.causes(LOCAL, apart.event_id, "ancestors", limit=9)
+        [found] = await parts.views.causes(LOCAL, one, apart.event_id, "ancestors", limit=9)
         assert found == stored[5]
 
     async def test_an_id_that_two_tenants_use_links_neither_to_the_other(
@@ -336,8 +344,8 @@ class ViewsSuite:
         ]
         _, stored = await judge(parts, events, [0, 0, 1, 1])
         for tenant, own in ((LOCAL, stored[0::2]), (OTHER, stored[1::2])):
-            assert await parts.views.causes(tenant, leaf, "ancestors", limit=9) == own
-            assert await parts.views.causes(tenant, root, "descendants", limit=9) == own
+            assert await parts.views.causes(tenant, thread, leaf, "ancestors", limit=9) == own
+            assert await parts.views.causes(tenant, thread, root, "descendants", limit=9) == own
 
     async def test_a_long_chain_of_causes_is_followed(self, parts: Parts) -> None:
         thread = ThreadId(ids.draw())
@@ -345,8 +353,8 @@ class ViewsSuite:
         for n in range(1, 200):
             chain.append(message(str(n), thread, caused_by=chain[-1].event_id))
         await judge(parts, chain, list(range(200)))
-        down = await parts.views.causes(LOCAL, chain[0].event_id, "descendants", limit=500)
-        up = await parts.views.causes(LOCAL, chain[-1].event_id, "ancestors", limit=500)
+        down = await parts.views.causes(LOCAL, thread, chain[0].event_id, "descendants", limit=500)
+        up = await parts.views.causes(LOCAL, thread, chain[-1].event_id, "ancestors", limit=500)
         assert [s.event for s in down] == [s.event for s in up] == chain
 
     async def test_a_void_copy_of_a_cause_does_not_cut_the_chain(self, parts: Parts) -> None:
@@ -355,10 +363,10 @@ class ViewsSuite:
         early = message("early", thread, caused_by=cause.event_id)
         late = message("late", thread, caused_by=cause.event_id)
         await judge(parts, [cause, early, cause, late, cause], [None, 0, 1, 2, None])
-        down = await parts.views.causes(LOCAL, cause.event_id, "descendants", limit=9)
+        down = await parts.views.causes(LOCAL, thread, cause.event_id, "descendants", limit=9)
         assert [s.seq for s in down] == [0, 1, 2]
         for effect, seqs in ((early, [0, 1]), (late, [1, 2])):
-            up = await parts.views.causes(LOCAL, effect.event_id, "ancestors", limit=9)
+            up = await parts.views.causes(LOCAL, thread, effect.event_id, "ancestors", limit=9)
             assert [s.seq for s in up] == seqs
 
     async def test_a_cause_that_comes_only_later_is_no_link(self, parts: Parts) -> None:
@@ -377,7 +385,7 @@ class ViewsSuite:
             (two, "descendants", ring[1:]),
         ]
         for of, direction, events in expected:
-            found = await parts.views.causes(LOCAL, of, direction, limit=100)
+            found = await parts.views.causes(LOCAL, thread, of, direction, limit=100)
             assert [s.event for s in found] == events
 
     # -- tenants
@@ -393,7 +401,7 @@ class ViewsSuite:
         stranger = TenantId("stranger")
         for tenant, own in ((OTHER, [stored[2]]), (stranger, [])):
             await self._sees_only(parts, tenant, thread, own, mine[0].event_id)
-        down = await parts.views.causes(LOCAL, mine[0].event_id, "descendants", limit=9)
+        down = await parts.views.causes(LOCAL, thread, mine[0].event_id, "descendants", limit=9)
         assert down == stored[:1]
         found = await parts.views.records(
             LOCAL, thread, after=Position(0), before=Position(receipts[-1].position + 1)
@@ -415,9 +423,9 @@ class ViewsSuite:
         assert everything == own
         assert await views.voids(tenant, thread, limit=99) == []
         assert await views.find(tenant, thread, known) is None
-        assert await views.causes(tenant, known, "descendants", limit=99) == []
+        assert await views.causes(tenant, thread, known, "descendants", limit=99) == []
         assert await views.usage(tenant, ()) == []
         assert await parts.snapshots.newest(tenant, thread) is None
         for stored in own:
-            up = await views.causes(tenant, stored.event.event_id, "ancestors", limit=99)
+            up = await views.causes(tenant, thread, stored.event.event_id, "ancestors", limit=99)
             assert up == [stored]

@@ -184,8 +184,12 @@ async def filled(tmp_path: Path) -> Path:
     file = await writable(path)
     log, views = SqliteLog(file), SqliteViews(file)
     for n in range(0, 300, 50):
-        receipts = await log.append([message(f"{n + k} {'x' * 900}") for k in range(50)])
-        judged = [Judged(r.position, r.event_id, Seq(r.position - 1)) for r in receipts]
+        events = [message(f"{n + k} {'x' * 900}") for k in range(50)]
+        receipts = await log.append(events)
+        judged = [
+            Judged(r.position, event, Seq(r.position - 1))
+            for r, event in zip(receipts, events, strict=True)
+        ]
         batch = ViewBatch(Position(n), receipts[-1].position, judged=judged)
         await views.apply(batch, urgent=True)
     await file.close()

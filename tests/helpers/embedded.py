@@ -108,7 +108,7 @@ async def embedded(
         ports = Ports(
             log=SqliteLog(file),
             views=views,
-            view_writer=views,
+            partition=views,
             snapshots=SqliteSnapshots(file),
             blobs=SqliteBlobs(file, clock=SystemClock()),
             notify=MemoryNotify(),

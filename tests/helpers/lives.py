@@ -172,7 +172,7 @@ class Universe:
             gather_ms=0,
             log=seen("log", self.log),
             views=seen("views", self.views),
-            view_writer=seen("views", self.views),
+            partition=seen("views", self.views),
             snapshots=seen("snapshots", self.snapshots),
             blobs=seen("blobs", self.blobs),
             notify=MemoryNotify(),

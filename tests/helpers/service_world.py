@@ -33,6 +33,7 @@ from threadlog.runtime.shared_fold import SharedFold
 from threadlog.thread.fold import Judgement, judge
 from threadlog.thread.state import ThreadState
 from threadlog.tool_runner.service import SLOTS, ToolRunner
+from threadlog.tool_runner.slots import Slots
 
 _QUIET_ROUNDS = 50
 
@@ -164,7 +165,7 @@ class World:
     ) -> AsyncIterator[ToolRunner]:
         """A tool-runner runs on what is in the log; its process is gone afterwards."""
         ports = self.actor_ports(log)
-        runner = ToolRunner(ports, tools, self.blobs, WorkerId(worker), slots)
+        runner = ToolRunner(ports, tools, self.blobs, WorkerId(worker), Slots(slots))
         async with self._running(runner, worker):
             yield runner
 

@@ -41,7 +41,7 @@ VIEWS = ("judgements", "threads", "snapshots", "usage_facts", "dead_letters")
 async def seen(runtime: Embedded, thread: ThreadId) -> tuple[object, ...]:
     """What readers and services make of the thread: row, judgements, usage, hash of the state."""
     ports = runtime.services.ports
-    await ports.views.wait(await ports.log.end())
+    await ports.partition.wait(await ports.log.end())
     loader = Loader(ports.views, ports.snapshots)
     loaded = await loader.load(LOCAL, thread, Position(await ports.log.end() + 1))
     return (

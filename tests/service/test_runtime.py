@@ -171,7 +171,7 @@ async def test_opening_a_reader_keeps_the_locks_of_its_process(tmp_path: Path) -
 class BlindViews(MemoryViews):
     """Cannot say how far it is."""
 
-    async def watermark(self) -> Position:
+    async def begin(self, end: Position) -> Position:
         raise LogFileError("the file is damaged")
 
 
@@ -223,7 +223,7 @@ def memory_ports(log: MemoryLog, views: MemoryViews) -> Ports:
     return Ports(
         log=log,
         views=views,
-        view_writer=views,
+        partition=views,
         snapshots=MemorySnapshots(),
         blobs=MemoryBlobs(),
         notify=MemoryNotify(),

@@ -280,7 +280,7 @@ def _services(
     ports = Ports(
         log=SqliteLog(file),
         views=views,
-        view_writer=views,
+        partition=views,
         snapshots=SqliteSnapshots(file),
         blobs=SqliteBlobs(file, clock=clock),
         notify=MemoryNotify(),

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from threadlog.adapters.sqlite.blobs import SqliteBlobs
 from threadlog.adapters.sqlite.file import open_read_only
+from threadlog.adapters.sqlite.moves import FileNotify
 from threadlog.adapters.sqlite.views import SqliteViews
 from threadlog.client.reading import Reader
 from threadlog.clock import SystemClock
@@ -21,6 +22,7 @@ async def reading(settings: Settings) -> AsyncIterator[Reader]:
     file = await open_read_only(settings.log_file())
     try:
         blobs = SqliteBlobs(file, clock=SystemClock())
-        yield Reader(SqliteViews(file), blobs, None, LOCAL_TENANT)
+        views = SqliteViews(file)
+        yield Reader(views, blobs, FileNotify(views), LOCAL_TENANT)
     finally:
         await file.close()

@@ -18,12 +18,13 @@ from threadlog.ports.model import Model
 from threadlog.ports.notify import Notify
 from threadlog.ports.snapshots import Snapshots
 from threadlog.ports.tools import Tools
-from threadlog.ports.views import Views, ViewWriter
+from threadlog.ports.views import PartitionViews, Views
 from threadlog.projection.service import GATHER_MS, Projection
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
 from threadlog.runtime.shared_fold import SharedFold
 from threadlog.tool_runner.service import SLOTS, ToolRunner
+from threadlog.tool_runner.slots import Slots
 
 _log = logging.getLogger("threadlog.services")
 
@@ -37,7 +38,7 @@ class Ports:
 
     log: Log
     views: Views
-    view_writer: ViewWriter
+    partition: PartitionViews
     snapshots: Snapshots
     blobs: Blobs
     notify: Notify
@@ -60,7 +61,7 @@ class Services:
         folding = SharedFold()
         actor = ActorPorts(ports.log, loader, ports.members, ports.clock, folding)
         self.projection = Projection(
-            ports.log, ports.view_writer, loader, ports.notify, folding, ports.gather_ms
+            ports.log, ports.partition, loader, ports.notify, folding, ports.gather_ms
         )
         self.planner = Planner(
             PlannerPorts(
@@ -73,7 +74,9 @@ class Services:
             ),
             planner_id,
         )
-        self.tool_runner = ToolRunner(actor, ports.tools, ports.blobs, runner_id, ports.slots)
+        self.tool_runner = ToolRunner(
+            actor, ports.tools, ports.blobs, runner_id, Slots(ports.slots)
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -89,7 +92,7 @@ class Services:
         self._run(self.projection.run(), "projection")
         await self._caught_up(end)
         # 3. Planner and tool-runner go on from there, with the threads that are open.
-        open_threads = await self.ports.views.open_threads()
+        open_threads = await self.ports.partition.open_threads()
         self._run(self.planner.worker.run(end, open_threads), "planner")
         self._run(self.tool_runner.worker.run(end, open_threads), "tool-runner")
         # What exists by now lives as long as the process: full collections need not walk it (they
@@ -98,7 +101,7 @@ class Services:
 
     async def _caught_up(self, end: Position) -> None:
         """The views are at `end`; the projection's error, if that is what ended it instead."""
-        waiting = asyncio.ensure_future(self.ports.views.wait(end))
+        waiting = asyncio.ensure_future(self.ports.partition.wait(end))
         try:
             await asyncio.wait({waiting, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
             self._check()
@@ -148,7 +151,7 @@ class Services:
         if self.is_busy:
             return False
         await self._caught_up(await self.ports.log.end())
-        open_threads = {thread for _, thread in await self.ports.views.open_threads()}
+        open_threads = {thread for _, thread in await self.ports.partition.open_threads()}
         return open_threads <= self.broken
 
     @property

@@ -74,7 +74,7 @@ async def _by_prefix(reader: Reader, prefix: str) -> ThreadRow:
         found += [row for row in page if row.thread_id.startswith(prefix)]
         if len(page) < READ_EVENTS_MAX:
             break
-        before = page[-1].position
+        before = page[-1]
     if len(found) > 1:
         some = ", ".join(row.thread_id for row in found[:3])
         raise UsageError(f"{prefix} begins {len(found)} threads, give more of it: {some}")

@@ -52,7 +52,7 @@ async def ls(
     rows: list[ThreadRow] = []
     if before is not None or settings.log_file().exists():
         async with open_reader(settings) as reader:
-            place = None if before is None else (await find_thread(reader, before)).position
+            place = None if before is None else await find_thread(reader, before)
             rows += await reader.views.threads(reader.tenant, limit=limit + 1, before=place)
     has_more, rows = len(rows) > limit, rows[:limit]
     if is_json:
@@ -106,7 +106,7 @@ async def tree(
             events = await window_events(reader, row, window)
         else:
             marked = (await find_event(reader, row.thread_id, of)).event.event_id
-            events = await _family(reader, marked)
+            events = await _family(reader, row.thread_id, marked)
     if is_json:
         screen.data(_tree_document(row.thread_id, marked, events).json_line())
         return
@@ -116,13 +116,14 @@ async def tree(
         screen.data(line)
 
 
-async def _family(reader: Reader, event_id: EventId) -> list[StoredEvent]:
+async def _family(reader: Reader, thread: ThreadId, event_id: EventId) -> list[StoredEvent]:
     """Ancestors and descendants, with the event itself, in log order."""
     views, tenant = reader.views, reader.tenant
-    above = await views.causes(tenant, event_id, "ancestors", limit=_CAUSES_MAX)
-    below = await views.causes(tenant, event_id, "descendants", limit=_CAUSES_MAX)
-    found = {stored.position: stored for stored in (*above, *below)}
-    return [found[position] for position in sorted(found)]
+    above = await views.causes(tenant, thread, event_id, "ancestors", limit=_CAUSES_MAX)
+    below = await views.causes(tenant, thread, event_id, "descendants", limit=_CAUSES_MAX)
+    # Whatever caused it came before it, whatever it caused came after it.
+    found = {stored.event.event_id: stored for stored in (*above, *below)}
+    return list(found.values())
 
 
 def _tree_document(

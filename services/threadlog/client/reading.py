@@ -35,8 +35,7 @@ class TurnResult:
 class Reader:
     """Reads of one tenant."""
 
-    def __init__(self, views: Views, blobs: Blobs, notify: Notify | None, tenant: TenantId) -> None:
-        """`notify` None: this process hears no frames; it waits on the watermark instead."""
+    def __init__(self, views: Views, blobs: Blobs, notify: Notify, tenant: TenantId) -> None:
         self.views = views
         self.tenant = tenant
         self._blobs = blobs
@@ -71,7 +70,7 @@ class Reader:
     async def follow(
         self, thread: ThreadId, first: int = 0
     ) -> AsyncIterator[StoredEvent | LiveDelta]:
-        """Accepted events from seq `first` on and, in the runtime's own process, live deltas.
+        """Accepted events from seq `first` on and, where they can be heard, live deltas.
 
         Shapes:  events come without gap or repeat; deltas may be lost.
         Effects: listens first, then reads, so that nothing falls between. Ends when closed.
@@ -87,16 +86,10 @@ class Reader:
 
     async def _moves(self, thread: ThreadId) -> AsyncIterator[LiveDelta | None]:
         """None whenever there may be new events, once at the start; deltas between."""
-        if self._notify is not None:
-            frames = self._notify.listen(self.tenant, thread)
-            yield None
-            async for frame in frames:
-                yield frame if isinstance(frame, LiveDelta) else None
-            return
-        while True:
-            watermark = await self.views.watermark()
-            yield None
-            await self.views.wait(type(watermark)(watermark + 1))
+        frames = self._notify.listen(self.tenant, thread)
+        yield None
+        async for frame in frames:
+            yield frame if isinstance(frame, LiveDelta) else None
 
     async def turn_result(self, thread: ThreadId, message: EventId, first: int) -> TurnResult:
         """The result of the turn that admits `message`, an accepted one with seq `first`.
@@ -113,11 +106,6 @@ class Reader:
 
     async def _rests(self, thread: ThreadId) -> AsyncIterator[bool]:
         """Whether the thread may be idle: at the start, and whenever the views moved."""
-        if self._notify is None:
-            async for _ in self._moves(thread):
-                row = await self.thread(thread)
-                yield row.status == "idle"
-            return
         frames = self._notify.listen(self.tenant, thread)
         yield (await self.thread(thread)).status == "idle"
         async for frame in frames:

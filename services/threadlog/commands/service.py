@@ -37,7 +37,7 @@ from threadlog.ids import (
 )
 from threadlog.limits import IDEMPOTENCY_KEY_CHARS_MAX
 from threadlog.ports.blobs import Blobs
-from threadlog.ports.log import Log, Receipt
+from threadlog.ports.log import Appender, Receipt
 from threadlog.ports.texts import store_texts
 from threadlog.ports.views import StoredEvent, ThreadRow, Views
 
@@ -57,7 +57,14 @@ class Commands:
     """Commands of one tenant and actor."""
 
     def __init__(
-        self, log: Log, views: Views, blobs: Blobs, clock: Clock, *, tenant: TenantId, actor: str
+        self,
+        log: Appender,
+        views: Views,
+        blobs: Blobs,
+        clock: Clock,
+        *,
+        tenant: TenantId,
+        actor: str,
     ) -> None:
         self._log = log
         self._views = views
@@ -173,7 +180,7 @@ class Commands:
         last = receipts[-1]
         try:
             async with asyncio.timeout(_JUDGED_S):
-                await self._views.wait(last.position)
+                await self._views.reached(self._tenant, thread, last.position)
         except TimeoutError as error:
             raise TransientError("the views do not follow the log: try again") from error
         return await self._found(thread, last.event_id)

@@ -82,22 +82,13 @@ class Planning(Chain):
 
     def follow(self, models: Mapping[str, Model], default: Model, *, may_claim: bool) -> None:
         """Everything that follows from the state is planned, up to a claim or a wait."""
-        self._follow(models, default, may_claim=may_claim)
-        self._include_held()
-
-    def _include_held(self) -> None:
-        held, self._held = self._held, []
-        for release in held:
-            self.include(release)
-
-    def _follow(self, models: Mapping[str, Model], default: Model, *, may_claim: bool) -> None:
         for _ in range(_CHAIN_MAX):
             before = self.state
             for intent in decide(self.state, self._clock.now_ms()):
                 if self.claim is not None or self.missing:
                     return
                 if isinstance(intent, ClaimStep):
-                    self._include_held()
+                    self.give_up_held()
                     if self.state is not before:
                         break
                     if may_claim:
@@ -108,6 +99,12 @@ class Planning(Chain):
             if self.state is before:
                 return
         raise AssertionError("decide does not come to rest")
+
+    def give_up_held(self) -> None:
+        """Releases that were not valid yet are planned all the same, and last."""
+        held, self._held = self._held, []
+        for release in held:
+            self.include(release)
 
     def _plan(self, intent: Intent) -> None:
         match intent:

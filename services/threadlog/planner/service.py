@@ -107,11 +107,13 @@ class Planner(Actor[Planned]):
         outcomes = own.table.finished()
         for claim in outcomes:
             self._plan_result(planning, claim)
-        planning.follow(
-            self._planner_ports.models,
-            self._planner_ports.unknown_model,
-            may_claim=not self.is_draining,
-        )
+        if self.is_owner:
+            planning.follow(
+                self._planner_ports.models,
+                self._planner_ports.unknown_model,
+                may_claim=not self.is_draining,
+            )
+        planning.give_up_held()
         if planning.missing:
             self._read(lane, planning.missing)
             return Plan()

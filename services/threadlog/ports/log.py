@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from threadlog.events.envelope import Event
-from threadlog.ids import EventId, Position
+from threadlog.ids import EventId, Partition, Position
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """Which log a position belongs to: stored beside positions, compared before one is used.
+
+    Shapes:  `topic_id` and `cluster_id` as the broker names them: a recreated topic has a new id.
+    """
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +37,10 @@ class Record:
     """One record as read back.
 
     Shapes:  `event` None: the record has no usable envelope; `problem` then says why, and it is
-             void for everyone. `key` is the record key, `tenant/thread_id`, empty when there is
-             none. `opens_stream` True: the log knows that no record of this key precedes it;
-             False: it does not know.
+             void for everyone. Both None: no record lies here, only its position counts (a
+             stranger's transaction leaves such places). `key` is the record key,
+             `tenant/thread_id`, empty when there is none. `opens_stream` True: the log knows that
+             no record of this key precedes it; False: it does not know.
     """
 
     position: Position
@@ -35,9 +49,14 @@ class Record:
     problem: str | None = None
     opens_stream: bool = False
 
+    @property
+    def is_gap(self) -> bool:
+        """Whether no record lies here."""
+        return self.event is None and self.problem is None
 
-class Log(Protocol):
-    """An ordered, durable sequence of records; order within a key is append order."""
+
+class Appender(Protocol):
+    """The end of the log, of all its partitions."""
 
     async def append(self, events: Sequence[Event]) -> Sequence[Receipt]:
         """Every event is in the log, durable and in the order given.
@@ -50,6 +69,14 @@ class Log(Protocol):
         """
         ...
 
+
+class Log(Appender, Protocol):
+    """One partition of the log: an ordered, durable sequence of records.
+
+    Order within a key is append order. All records of a key lie in one partition; an embedded log
+    has one.
+    """
+
     def subscribe(self, after: Position) -> AsyncIterator[Sequence[Record]]:
         """Every record behind `after`, in log order, in batches, for ever; first the old, then new.
 
@@ -61,4 +88,16 @@ class Log(Protocol):
 
     async def end(self) -> Position:
         """The position of the last durable record, `ids.NO_POSITION` when the log is empty."""
+        ...
+
+
+class Records(Protocol):
+    """Single records, read back by their place: what an index of positions is for."""
+
+    async def read(self, partition: Partition, positions: Sequence[Position]) -> Sequence[Record]:
+        """The records at these ascending positions, in that order.
+
+        Raises:  TransientError: try again.
+                 CorruptError: one of them is not there any more: the log was cut, or is another.
+        """
         ...

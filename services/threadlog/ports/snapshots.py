@@ -25,7 +25,7 @@ class Snapshot:
 
 
 class Snapshots(Protocol):
-    """The newest snapshot of each thread. They are stored through `views.ViewWriter.apply`."""
+    """The newest snapshot of each thread. They are stored through `views.PartitionViews.apply`."""
 
     async def newest(self, tenant: TenantId, thread: ThreadId) -> Snapshot | None:
         """The newest stored snapshot, unchecked: the loader compares version and hash."""

@@ -22,9 +22,14 @@ class Judged:
     """The fold's judgement of one record: either a seq, or the reason why it is void."""
 
     position: Position
-    event_id: EventId
+    event: Event
     seq: Seq | None
     void: str | None = None
+
+    @property
+    def event_id(self) -> EventId:
+        """The event's id."""
+        return self.event.event_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +134,20 @@ class UsageRow:
 UsageGroup = Literal["tenant", "thread", "turn", "model", "day"]
 
 
-class ViewWriter(Protocol):
-    """The projection's side."""
+class PartitionViews(Protocol):
+    """The views of one partition of the log: what its projection writes and its workers wait for.
+
+    An embedded log has one partition.
+    """
+
+    async def begin(self, end: Position) -> Position:
+        """The stored watermark, from which the projection goes on.
+
+        Effects: where nothing is stored any more, readers are refused until the watermark has
+                 reached `end`, the end of the log now: a lost view is never an empty thread.
+        Raises:  CorruptError: what is stored belongs to another log, or to a newer version.
+        """
+        ...
 
     async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
         """The stored watermark after the call: `batch.watermark` exactly when all was applied.
@@ -142,16 +159,27 @@ class ViewWriter(Protocol):
         """
         ...
 
-
-class Views(Protocol):
-    """The readers' side. Foreign and missing ids give the same answer."""
-
     async def watermark(self) -> Position:
-        """The position up to which everything was applied."""
+        """The position up to which everything was applied; `NO_POSITION` when nothing was."""
         ...
 
     async def wait(self, position: Position) -> None:
         """The watermark has reached `position`. Waits as long as it takes: bound it outside."""
+        ...
+
+    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
+        """Every thread whose status is `open` or `queued`, of all tenants."""
+        ...
+
+
+class Views(Protocol):
+    """The readers' side, of all partitions. Foreign and missing ids give the same answer.
+
+    Raises:  TransientError: the views are being rebuilt, or cannot be reached.
+    """
+
+    async def reached(self, tenant: TenantId, thread: ThreadId, position: Position) -> None:
+        """Everything of the thread up to `position` is in the views. Bound it outside."""
         ...
 
     async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
@@ -159,13 +187,9 @@ class Views(Protocol):
         ...
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: Position | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
     ) -> Sequence[ThreadRow]:
-        """Threads by last activity, newest first; `before`: the `position` of the last row seen."""
-        ...
-
-    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
-        """Every thread whose status is `open` or `queued`, of all tenants."""
+        """Threads by last activity, newest first; `before`: the last row seen."""
         ...
 
     async def events(
@@ -187,9 +211,18 @@ class Views(Protocol):
         ...
 
     async def causes(
-        self, tenant: TenantId, event_id: EventId, direction: Direction, *, limit: int
+        self,
+        tenant: TenantId,
+        thread: ThreadId,
+        event_id: EventId,
+        direction: Direction,
+        *,
+        limit: int,
     ) -> Sequence[StoredEvent]:
         """The accepted events that caused this one, or that it caused, with itself, in log order.
+
+        Shapes:  `thread` holds the event that is asked for; events of different partitions have no
+                 order among each other, so those of a thread stand together then.
 
         One query; it crosses threads of the tenant. A cause precedes its effects in the log: an
         id in `caused_by` that comes only later is no link.

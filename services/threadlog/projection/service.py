@@ -5,10 +5,12 @@ Out: nothing in the log; views, snapshots, usage facts, dead letters
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from threadlog.errors import TransientError
 from threadlog.events.envelope import Event
 from threadlog.events.input import CancelRequested, MessageReceived
 from threadlog.events.thread import ThreadConfigured, ThreadCreated
@@ -22,10 +24,10 @@ from threadlog.ports.snapshots import Snapshot
 from threadlog.ports.views import (
     DeadLetter,
     Judged,
+    PartitionViews,
     ThreadRow,
     UsageFact,
     ViewBatch,
-    ViewWriter,
 )
 from threadlog.projection.rows import thread_row, title_of, usage_fact
 from threadlog.runtime.load import Loader
@@ -37,6 +39,7 @@ from threadlog.thread.state import FOLD_VERSION, ThreadState
 _log = logging.getLogger("threadlog.projection")
 GATHER_MS = 10
 _GATHER_MAX = 512
+_COMPARE_S = 1.0
 _URGENT = (ThreadCreated, ThreadConfigured, MessageReceived, CancelRequested, TurnFinished)
 
 
@@ -72,7 +75,7 @@ class Projection:
     def __init__(
         self,
         log: Log,
-        writer: ViewWriter,
+        partition: PartitionViews,
         loader: Loader,
         notify: Notify,
         folding: SharedFold,
@@ -82,7 +85,7 @@ class Projection:
         self._log = log
         self._views = loader.views
         self._notify = notify
-        self._writer = writer
+        self._partition = partition
         self._loader = loader
         self._folding = folding
         self._threads: OrderedDict[str, Projected] = OrderedDict()
@@ -93,6 +96,7 @@ class Projection:
         self._timer: asyncio.TimerHandle | None = None
         self._lost: asyncio.Future[None]
         self._applying: set[asyncio.Task[None]] = set()
+        self._known = Position(0)
         self.watermark = Position(0)
         self.mismatches = 0
 
@@ -111,20 +115,41 @@ class Projection:
             self._threads.clear()
             self._batch = Batch()
             self._lost = asyncio.get_running_loop().create_future()
-            self.watermark = await patiently(self._views.watermark)
+            self.watermark = self._known = await self._begin()
             following = asyncio.create_task(self._follow())
+            comparing = asyncio.create_task(self._compare())
             try:
-                await asyncio.wait({following, self._lost}, return_when=asyncio.FIRST_COMPLETED)
-                if following.done():
-                    following.result()
-                else:
-                    self._lost.result()
+                ends = {following, comparing, self._lost}
+                done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for ended in done:
+                    ended.result()
             finally:
                 self._drop_timer()
-                tasks = [following, *self._applying]
+                tasks = [following, comparing, *self._applying]
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _begin(self) -> Position:
+        """Where the views are; if they are nowhere, readers are told so until they are back."""
+        end = await patiently(self._log.end)
+        return await patiently(lambda: self._partition.begin(end))
+
+    async def _compare(self) -> None:
+        """Views that went back or were emptied are found without traffic, too."""
+        while True:
+            await asyncio.sleep(_COMPARE_S)
+            async with self._lock:
+                with contextlib.suppress(TransientError):
+                    stored = await self._partition.watermark()
+                    if stored != self.watermark:
+                        self._lose(stored)
+                        return
+
+    def _lose(self, stored: Position) -> None:
+        _log.warning("views are at %d, not at %d: reading again", stored, self.watermark)
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     async def _follow(self) -> None:
         """Records are folded as they come; their rows move when somebody may wait for them.
@@ -182,14 +207,12 @@ class Projection:
             dead_letters=batch.dead_letters,
         )
         reach("projection.apply.before")
-        stored = await patiently(lambda: self._writer.apply(views, urgent=batch.is_urgent))
+        stored = await patiently(lambda: self._partition.apply(views, urgent=batch.is_urgent))
         reach("projection.apply.after")
-        self.watermark = watermark
         if stored != watermark:
-            _log.warning("views are at %d, not at %d: reading again", stored, expected)
-            if not self._lost.done():
-                self._lost.set_result(None)
+            self._lose(stored)
             return
+        self.watermark = watermark
         for row in rows:
             frame = Advanced(row.head, row.open_turn, row.status == "idle")
             self._notify.publish(row.tenant_id, row.thread_id, frame)
@@ -211,6 +234,8 @@ class Projection:
 
     async def _project(self, batch: Batch, record: Record) -> None:
         event = record.event
+        if record.is_gap:
+            return
         if event is None or event.key != record.key:
             reason = record.problem or "key, tenant and thread disagree"
             batch.dead_letters.append(DeadLetter(record.position, reason))
@@ -219,7 +244,7 @@ class Projection:
         before = thread.state
         judgement = self._folding.judge(before, event)
         thread.state, thread.position = judgement.state, record.position
-        batch.judged.append(Judged(record.position, event.event_id, judgement.seq, judgement.void))
+        batch.judged.append(Judged(record.position, event, judgement.seq, judgement.void))
         batch.is_urgent = batch.is_urgent or isinstance(event.body, _URGENT)
         if judgement.void == "invalid":
             batch.dead_letters.append(DeadLetter(record.position, "body does not fit its schema"))
@@ -244,18 +269,22 @@ class Projection:
             empty = self._folding.empty(event.tenant_id, event.thread_id)
             thread = Projected(empty, Position(record.position - 1))
         else:
-            thread = await self._load(event, record.position)
+            thread = await self._load(event)
         self._threads[record.key] = thread
         if len(self._threads) > LANES_MAX:
-            # Not one whose row is still on its way: the stored one is older than it.
-            touched = self._batch.touched
-            oldest = next((key for key in self._threads if key not in touched), None)
+            # Not one whose rows are still on their way: the stored ones are older than it.
+            threads = self._threads.items()
+            oldest = next((key for key, old in threads if old.position <= self.watermark), None)
             if oldest is not None and oldest != record.key:
-                del self._threads[oldest]
+                self._known = max(self._known, self._threads.pop(oldest).position)
         return thread
 
-    async def _load(self, event: Event, before: Position) -> Projected:
-        tenant, name = event.tenant_id, event.thread_id
+    async def _load(self, event: Event) -> Projected:
+        """The thread up to `_known`, behind which it had no record before this one.
+
+        So it never waits for the watermark, which only this projection moves.
+        """
+        tenant, name, before = event.tenant_id, event.thread_id, Position(self._known + 1)
         # Exactly: views that lost their last batches are made again from before the snapshot.
         loaded = await patiently(lambda: self._loader.load(tenant, name, before, exact=True))
         self.mismatches += loaded.snapshot == "mismatch"

@@ -9,6 +9,7 @@ from threadlog.ids import NO_POSITION, EventId, Position
 from threadlog.ports.log import Log
 from threadlog.ports.members import Members
 from threadlog.runtime.claims import ClaimTable, OwnClaim, ReleaseReason
+from threadlog.runtime.ledger import Ledger
 from threadlog.runtime.load import Loader
 from threadlog.runtime.shared_fold import SharedFold
 
@@ -19,6 +20,7 @@ class Acting:
 
     Shapes:  `sending`: an append is in flight. `is_woken`: it will act in a moment. `wait_for`: the
              last one's position, to be read back. `watched`: foreign claims that are being watched.
+             `unacknowledged`: the record that caused the append in flight, and its ledger.
     """
 
     table: ClaimTable = field(default_factory=ClaimTable)
@@ -26,6 +28,7 @@ class Acting:
     is_woken: bool = False
     wait_for: Position = NO_POSITION
     watched: set[EventId] = field(default_factory=set)
+    unacknowledged: tuple[Ledger, Position] | None = None
     timer: asyncio.TimerHandle | None = None
 
 

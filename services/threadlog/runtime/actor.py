@@ -52,6 +52,7 @@ class Actor(ABC, Generic[A]):
         self.writer = EventWriter(self.name, worker_id, lambda: rfc3339(ports.clock.now_ms()))
         self.worker: Worker[A] = Worker(ports.log, ports.loader, self, ports.folding)
         self.is_draining = False
+        self.is_owner = True
 
     # -- what a subclass says
 
@@ -157,7 +158,7 @@ class Actor(ABC, Generic[A]):
         self._sweep(lane)
         if own.sending or lane.position < own.wait_for:
             return
-        if not own.table.has_news and not self.concerns(lane.state):
+        if not own.table.has_news and not (self.is_owner and self.concerns(lane.state)):
             return
         if own.timer is not None:
             own.timer.cancel()
@@ -165,7 +166,21 @@ class Actor(ABC, Generic[A]):
         plan = self.plan(lane)
         if plan.events:
             own.sending = True
+            self._open(lane)
             self.worker.spawn(lane, self._append(lane, plan))
+
+    def _open(self, lane: Lane[A]) -> None:
+        """What the lane has read stays open until what it causes is acknowledged."""
+        if lane.own.unacknowledged is None:
+            ledger, at = self.worker.ledger, lane.position
+            ledger.open(at)
+            lane.own.unacknowledged = ledger, at
+
+    def _close(self, lane: Lane[A]) -> None:
+        if lane.own.unacknowledged is not None:
+            ledger, at = lane.own.unacknowledged
+            ledger.close(at)
+            lane.own.unacknowledged = None
 
     def wake(self, lane: Lane[A]) -> None:
         """The lane acts once this round of the loop is done: what ends together leaves together."""
@@ -227,6 +242,7 @@ class Actor(ABC, Generic[A]):
             self._replace_outcomes(lane, plan, error)
             return
         reach(f"{self.name}.{kind}.after_append")
+        self._close(lane)
         own.table.releases = [r for r in own.table.releases if r not in plan.releases]
         for claim in (*plan.outcomes, *(claim for claim, _ in plan.releases)):
             claim.is_reported = True
@@ -249,6 +265,7 @@ class Actor(ABC, Generic[A]):
             claim.was_rejected = True
             claim.result = self.failed_result(error)
         lane.own.sending = False
+        self._close(lane)
         self.wake(lane)
 
     def on_broken(self, lane: Lane[A]) -> None:
@@ -257,6 +274,7 @@ class Actor(ABC, Generic[A]):
             if claim.status == "running":
                 self._stop(claim)
             self._forget(lane, claim)
+        self._close(lane)
 
     def _expire(self, lane: Lane[A], claim: OwnClaim) -> None:
         """The claim was not read back in time."""
@@ -269,6 +287,8 @@ class Actor(ABC, Generic[A]):
         table = lane.own.table
         if claim.is_late(self._ports.clock.mono_ms()):
             table.release(claim, "late")
+        elif not self.is_owner:
+            table.release(claim, "revoked")
         elif self.is_draining:
             table.release(claim, "shutdown")
         elif self.must_stop(lane, claim):
@@ -320,7 +340,7 @@ class Actor(ABC, Generic[A]):
                 self._unclosed(lane, claim)
         for foreign, call in claims:
             is_foreign = foreign.worker != self.worker_id and self.owns(call)
-            if is_foreign and foreign.event_id not in own.watched:
+            if is_foreign and self.is_owner and foreign.event_id not in own.watched:
                 own.watched.add(foreign.event_id)
                 self.worker.spawn(lane, self._watch(lane, foreign))
 
@@ -353,6 +373,8 @@ class Actor(ABC, Generic[A]):
         """A foreign claim is settled once its writer is certainly gone."""
 
         def still_open() -> list[Call | None]:
+            if not self.is_owner:
+                return []
             return [c for o, c in open_claims(lane.state) if o.event_id == claim.event_id]
 
         if await certainly_gone(self._ports.members, claim.worker, lambda: bool(still_open())):
@@ -361,6 +383,35 @@ class Actor(ABC, Generic[A]):
                 event = self.settlement(lane, claim, still[0])
                 await patiently(lambda: self._ports.log.append([event]))
         lane.own.watched.discard(claim.event_id)
+
+    async def let_go(self) -> Position:
+        """Another worker may own the partition now; the position up to which all is done here.
+
+        Effects: nothing is claimed, decided or settled any more. Claims that have not begun are
+                 released, and that is waited for. Effects that run go on, and what comes of them is
+                 appended: `is_busy` until then.
+        """
+        self.is_owner = False
+        for lane in self.worker.lanes:
+            for claim in list(lane.own.table.claims.values()):
+                if claim.status == "pending":
+                    lane.own.table.release(claim, "revoked")
+            self.act(lane)
+        while self._is_releasing and not self.worker.has_ended:
+            await asyncio.sleep(_CLOSING_STEP_S)
+        return self.worker.ledger.commit_point
+
+    @property
+    def _is_releasing(self) -> bool:
+        own = [lane.own for lane in self.worker.lanes if not lane.broken]
+        return any(acting.sending or acting.table.releases for acting in own)
+
+    def take_back(self) -> None:
+        """The partition is owned again; everything was read meanwhile."""
+        self.is_owner = True
+        self.worker.begin_epoch()
+        for lane in self.worker.lanes:
+            self.act(lane)
 
     def hurry(self) -> None:
         """Whatever still runs is told to end now."""

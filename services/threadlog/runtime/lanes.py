@@ -61,14 +61,20 @@ class Lanes(Generic[L]):
         self._lanes[f"{tenant}/{thread}"] = lane
         return lane
 
-    def evict(self, is_idle: Callable[[Lane[L]], bool]) -> None:
-        """At most `lanes_max` lanes are left, as far as idle ones can go."""
+    def evict(self, is_idle: Callable[[Lane[L]], bool]) -> Position:
+        """At most `lanes_max` lanes are left, as far as idle ones can go.
+
+        Shapes:  the highest position of a lane that went; `NO_POSITION` when none did.
+        """
         excess = len(self._lanes) - self._lanes_max
         if excess <= 0:
-            return
+            return NO_POSITION
         idle = (key for key, lane in self._lanes.items() if lane.backlog is None and is_idle(lane))
-        for key in [key for key, _ in zip(idle, range(excess), strict=False)]:
-            del self._lanes[key]
+        gone = [self._lanes.pop(key) for key in [k for k, _ in zip(idle, range(excess))]]  # noqa: B905  # the shorter one counts
+        return max((lane.position for lane in gone), default=NO_POSITION)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
 
     def __iter__(self) -> Iterator[Lane[L]]:
         return iter(list(self._lanes.values()))

@@ -71,7 +71,7 @@ class Loader:
 
         Raises:  CorruptError: some are not to be had; a prompt without them would be a silent cut.
         """
-        await self.views.wait(position)
+        await self.views.reached(state.tenant_id, state.thread_id, position)
         events: list[Event] = []
         first = 0
         while first <= state.head:

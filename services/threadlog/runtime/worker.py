@@ -2,6 +2,10 @@
 
 A record never stops the loop: one without an envelope goes to `on_bad`, one whose thread cannot be
 loaded or folded marks its lane as broken and is reported; the neighbours go on.
+
+A thread without a lane had no record since `_known`: the start of the reading, or the newest
+record of a lane that has left memory since. So a lane is loaded up to there, and never waits for
+views that are only a little behind the log.
 """
 
 import asyncio
@@ -14,6 +18,7 @@ from threadlog.ids import Position, TenantId, ThreadId
 from threadlog.limits import LANES_MAX
 from threadlog.ports.log import Log, Record
 from threadlog.runtime.lanes import Lane, Lanes
+from threadlog.runtime.ledger import Ledger
 from threadlog.runtime.load import Loaded, Loader
 from threadlog.runtime.patience import patiently
 from threadlog.runtime.shared_fold import SharedFold
@@ -69,7 +74,9 @@ class Worker(Generic[L]):
         self._folding = folding
         self._lanes: Lanes[L] = Lanes(service.new_lane, LANES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._known = Position(0)
         self.position = Position(0)
+        self.ledger = Ledger(self.position)
         self.has_ended = False
         self.broken: set[ThreadId] = set()
 
@@ -84,7 +91,8 @@ class Worker(Generic[L]):
         Effects: the service's own. Ends only by cancellation or an error of the log; then nothing
                  that it spawned runs any more, and `has_ended`.
         """
-        self.position = after
+        self.position = self._known = after
+        self.begin_epoch()
         for tenant, thread in open_threads:
             opened = self._lanes.open(self._folding.empty(tenant, thread))
             self._start_load(opened, Position(after + 1))
@@ -92,14 +100,19 @@ class Worker(Generic[L]):
             async for batch in self._log.subscribe(after):
                 touched = {id(lane): lane for r in batch if (lane := self._deliver(r)) is not None}
                 self.position = batch[-1].position
+                self.ledger.see(self.position)
                 self._service.on_batch(self.position, list(touched.values()))
-                self._lanes.evict(self._service.is_idle)
+                self._known = max(self._known, self._lanes.evict(self._service.is_idle))
         finally:
             self.has_ended = True
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin_epoch(self) -> None:
+        """The partition is owned anew: what an earlier epoch left open moves nothing any more."""
+        self.ledger = Ledger(self.position)
 
     def spawn(self, lane: Lane[L], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """`work` runs beside the loop; if it raises, the lane is broken, and that is reported."""
@@ -126,6 +139,8 @@ class Worker(Generic[L]):
     def _deliver(self, record: Record) -> Lane[L] | None:
         """The lane that the record touched, if it is loaded."""
         event = record.event
+        if record.is_gap:
+            return None
         if event is None or event.key != record.key:
             self._service.on_bad(record)
             return None
@@ -134,7 +149,7 @@ class Worker(Generic[L]):
             empty = self._folding.empty(event.tenant_id, event.thread_id)
             lane = self._lanes.open(empty)
             if not record.opens_stream:
-                self._start_load(lane, record.position)
+                self._start_load(lane, Position(self._known + 1))
         if lane.backlog is not None:
             lane.backlog.append(record)
             return None
@@ -153,7 +168,11 @@ class Worker(Generic[L]):
 
     def _start_load(self, lane: Lane[L], before: Position) -> None:
         lane.backlog = []
-        self.spawn(lane, self._load(lane, before))
+        # Nothing of the thread lies between: what is handed out while it loads stays open.
+        ledger, at = self.ledger, Position(self.position + 1)
+        ledger.open(at)
+        task = self.spawn(lane, self._load(lane, before))
+        task.add_done_callback(lambda _: ledger.close(at))
 
     async def _load(self, lane: Lane[L], before: Position) -> None:
         loaded = await patiently(lambda: self._loader.load(lane.tenant_id, lane.thread_id, before))

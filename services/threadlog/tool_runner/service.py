@@ -42,6 +42,7 @@ from threadlog.thread.decide import ClaimCall, decide, open_claims
 from threadlog.thread.state import Call, Claim, ThreadState, is_stopping
 from threadlog.tool_runner.output import output_lines
 from threadlog.tool_runner.results import Ended, Job, output_of, store_result
+from threadlog.tool_runner.slots import Slots
 
 SLOTS = 16
 """Processes that one runner has at a time unless told otherwise; further calls wait unclaimed."""
@@ -77,14 +78,12 @@ class ToolRunner(Actor[Running]):
         tools: Tools,
         blobs: Blobs,
         worker_id: WorkerId,
-        slots: int = SLOTS,
+        slots: Slots,
     ) -> None:
         super().__init__(ports, worker_id)
         self._slots = slots
         self._tools = tools
         self._blobs = blobs
-        self._busy = 0
-        self._waiting: dict[Lane[Running], None] = {}
 
     def new_lane(self) -> Running:
         """A lane without commands."""
@@ -124,7 +123,7 @@ class ToolRunner(Actor[Running]):
         for claim in outcomes:
             self._plan_outcome(chain, claim)
         claims: list[OwnClaim] = []
-        if not self.is_draining and not self._has_foreign(chain.state):
+        if self.is_owner and not self.is_draining and not self._has_foreign(chain.state):
             for intent in decide(chain.state, self._ports.clock.now_ms()):
                 if isinstance(intent, ClaimCall) and self._can_claim(lane, intent.call):
                     claims.append(self._plan_claim(lane, chain, intent.call))
@@ -183,11 +182,7 @@ class ToolRunner(Actor[Running]):
                 own.is_preparing = True
                 self.worker.spawn(lane, self._prepare(lane, call.call_id, call.requested_seq))
             return False
-        if self._busy >= self._slots:
-            self._waiting[lane] = None
-            return False
-        self._busy += 1
-        return True
+        return self._slots.take(lane, lambda: self.wake(lane))
 
     def _plan_claim(self, lane: Lane[Running], chain: Chain, call: Call) -> OwnClaim:
         body = ToolStarted(call_id=call.call_id, attempt=call.attempt, decided_at=chain.head)
@@ -208,11 +203,8 @@ class ToolRunner(Actor[Running]):
         return OwnClaim(event, job)
 
     def on_claim_closed(self, lane: Lane[Running], claim: OwnClaim) -> None:
-        """Its slot is free again; all who wait look, for the first may not need it any more."""
-        self._busy -= 1
-        waiting, self._waiting = self._waiting, {}
-        for other in waiting:
-            self.wake(other)
+        """Its slot is free again."""
+        self._slots.give_back()
 
     def _workspace(self, lane: Lane[Running]) -> WorkspaceRef:
         workspace = lane.state.config.workspace
@@ -234,7 +226,7 @@ class ToolRunner(Actor[Running]):
         own.ready_for = workspace.workspace_id
         if call not in own.commands:
             views = self._ports.loader.views
-            await views.wait(lane.position)
+            await views.reached(lane.tenant_id, lane.thread_id, lane.position)
             stored = await views.events(
                 lane.tenant_id, lane.thread_id, first=seq, last=seq, limit=1
             )
@@ -321,10 +313,12 @@ class ToolRunner(Actor[Running]):
     async def _read_output(self, lane: Lane[Running], command: ReadOutput) -> ToolResult:
         """Lines of an output that an earlier call of this thread stored."""
         views = self._ports.loader.views
-        await views.wait(lane.position)
+        await views.reached(lane.tenant_id, lane.thread_id, lane.position)
         output: bytes | None = None
         requested = EventId(command.call_id)
-        found = await views.causes(lane.tenant_id, requested, "descendants", limit=_CALL_EVENTS_MAX)
+        found = await views.causes(
+            lane.tenant_id, lane.thread_id, requested, "descendants", limit=_CALL_EVENTS_MAX
+        )
         for stored in found:
             body, event = stored.event.body, stored.event
             if not isinstance(body, ToolFinished) or body.call_id != command.call_id:

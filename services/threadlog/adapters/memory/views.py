@@ -23,7 +23,7 @@ from threadlog.ports.views import (
 
 
 class MemoryViews:
-    """Implements `ports.views.ViewWriter` and `ports.views.Views` on a `MemoryLog`."""
+    """Implements `ports.views.PartitionViews` and `ports.views.Views` on a `MemoryLog`."""
 
     def __init__(self, log: MemoryLog, snapshots: MemorySnapshots) -> None:
         self._log = log
@@ -34,6 +34,9 @@ class MemoryViews:
         self._threads: dict[tuple[TenantId, ThreadId], ThreadRow] = {}
         self._facts: dict[Position, UsageFact] = {}
         self.dead_letters: dict[Position, DeadLetter] = {}
+
+    async def begin(self, end: Position) -> Position:
+        return self._watermark
 
     async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
         if batch.expected != self._watermark:
@@ -56,16 +59,19 @@ class MemoryViews:
         async with self._moved:
             await self._moved.wait_for(lambda: self._watermark >= position)
 
+    async def reached(self, tenant: TenantId, thread: ThreadId, position: Position) -> None:
+        await self.wait(position)
+
     async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
         return self._threads.get((tenant, thread))
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: Position | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
     ) -> Sequence[ThreadRow]:
         rows = [
             row
             for row in self._threads.values()
-            if row.tenant_id == tenant and (before is None or row.position < before)
+            if row.tenant_id == tenant and (before is None or row.position < before.position)
         ]
         return sorted(rows, key=lambda row: row.position, reverse=True)[:limit]
 
@@ -95,7 +101,13 @@ class MemoryViews:
         return next(iter(accepted + copies), None)
 
     async def causes(
-        self, tenant: TenantId, event_id: EventId, direction: Direction, *, limit: int
+        self,
+        tenant: TenantId,
+        thread: ThreadId,
+        event_id: EventId,
+        direction: Direction,
+        *,
+        limit: int,
     ) -> Sequence[StoredEvent]:
         copies = list(self._stored(tenant))
         first = {s.event.event_id: s.position for s in reversed(copies)}
@@ -105,7 +117,9 @@ class MemoryViews:
             is_named = effect.event.caused_by == cause.event.event_id
             return is_named and first[cause.event.event_id] < effect.position
 
-        start = [s for s in accepted if s.event.event_id == event_id]
+        start = [
+            s for s in accepted if s.event.event_id == event_id and s.event.thread_id == thread
+        ]
         if direction == "descendants":
             return _closure(start, accepted, follows)[:limit]
         # The nearest are kept: those that come last in the log.

@@ -100,23 +100,25 @@ def event_by_id(
 
 def causes(
     connection: sqlite3.Connection,
-    tenant: TenantId,
+    key: tuple[TenantId, ThreadId],
     event_id: EventId,
     direction: Direction,
     limit: int,
 ) -> list[StoredEvent]:
     """The chain in one recursive query."""
+    tenant, thread = key
     join, order = _STEP[direction]
     members = "e.sequence, e.event_id, e.tenant_id, e.caused_by, j.cause"
     tail = (
         f"events e {_SEEN} WHERE e.sequence IN ("
         "WITH RECURSIVE chain (sequence, event_id, tenant_id, caused_by, cause) AS ("
         f"SELECT {members} FROM events e {_SEEN} WHERE e.event_id = ? AND e.tenant_id = ?"
+        " AND +e.thread_id = ?"
         f" UNION SELECT {members} FROM chain c {join} WHERE e.tenant_id = c.tenant_id"
         f" ORDER BY 1 {order} LIMIT ?"
         ") SELECT sequence FROM chain) ORDER BY e.sequence"
     )
-    return _stored(read_rows(connection, _JUDGED, tail, (event_id, tenant, limit)))
+    return _stored(read_rows(connection, _JUDGED, tail, (event_id, tenant, thread, limit)))
 
 
 def records(

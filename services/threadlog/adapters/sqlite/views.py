@@ -25,11 +25,14 @@ _END = 2**63 - 1
 
 
 class SqliteViews:
-    """Implements `ports.views.ViewWriter` and `ports.views.Views`."""
+    """Implements `ports.views.PartitionViews` and `ports.views.Views`."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
         self._reader = file.view_reader
+
+    async def begin(self, end: Position) -> Position:
+        return await self.watermark()
 
     async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
         job = ViewJob(self._file.future(), batch, urgent)
@@ -46,14 +49,17 @@ class SqliteViews:
         while await self._file.read_watermark() < position:
             await asyncio.sleep(POLL_S)
 
+    async def reached(self, tenant: TenantId, thread: ThreadId, position: Position) -> None:
+        await self.wait(position)
+
     async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
         rows = await self._reader.run(lambda c: view_queries.thread_rows(c, _ONE, (tenant, thread)))
         return rows[0] if rows else None
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: Position | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
     ) -> Sequence[ThreadRow]:
-        end = _END if before is None else before
+        end = _END if before is None else before.position
         return await self._reader.run(
             lambda c: view_queries.thread_rows(c, _PAGE, (tenant, end, limit))
         )
@@ -83,10 +89,16 @@ class SqliteViews:
         )
 
     async def causes(
-        self, tenant: TenantId, event_id: EventId, direction: Direction, *, limit: int
+        self,
+        tenant: TenantId,
+        thread: ThreadId,
+        event_id: EventId,
+        direction: Direction,
+        *,
+        limit: int,
     ) -> Sequence[StoredEvent]:
         return await self._reader.run(
-            lambda c: view_queries.causes(c, tenant, event_id, direction, limit)
+            lambda c: view_queries.causes(c, (tenant, thread), event_id, direction, limit)
         )
 
     async def records(
