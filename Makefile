@@ -11,19 +11,23 @@ PY := .venv/bin/python
 # What `make demo` runs, and more arguments for `make test` and `make bench`.
 DEMO ?= -m threadlog demo
 ARGS ?=
-COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+COMPILE := $(UV) pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --custom-compile-command 'make lock' pyproject.toml
 
-.PHONY: help setup setup-dev demo test lint format bench schemas docs lock clean
+.PHONY: help setup setup-dev jars demo test lint format bench cluster cluster-down schemas docs lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is needed to run, into .venv
 	@PYTHON='$(PYTHON)' bash deploy/install.sh run
 
 setup-dev: ## install what is needed to change the code, too
 	@PYTHON='$(PYTHON)' bash deploy/install.sh dev
+
+jars: ## fetch the broker that `make cluster` and the tests start, once
+	@PYTHON='$(PYTHON)' bash deploy/install.sh cluster
+	@$(PY) -m deploy.cluster jars
 
 demo: setup ## a scripted model repairs a small project with the real tool; no key needed
 	@$(PY) $(DEMO)
@@ -53,6 +57,13 @@ format: setup-dev ## rewrite the code as ruff likes it
 bench: setup-dev ## measured next to a peer, in one run
 	@$(PY) -m tests.bench $(ARGS)
 
+cluster: ## a Kafka broker and a Redis of this clone, topics included; KAFKA_PORT, REDIS_PORT
+	@PYTHON='$(PYTHON)' bash deploy/install.sh cluster
+	@$(PY) -m deploy.cluster up
+
+cluster-down: ## stop what `make cluster` started; the data stay
+	@$(PY) -m deploy.cluster down
+
 schemas: setup-dev ## write schemas/ again from the types
 	@$(PY) -m tests.schema.render --write
 
@@ -65,6 +76,8 @@ lock: ## compile both locks again from pyproject.toml (needs uv)
 	@$(COMPILE) --group build -o requirements.lock $(ARGS)
 	@$(COMPILE) --group build --group dev -c requirements.lock -o requirements-dev.lock $(ARGS)
 
-clean: ## remove all that was built here; logs and workspaces stay
+clean: ## remove all that was built here; logs, workspaces and the cluster's data stay
 	@rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* bench-results.json build dist
+	@# A broker that runs still opens its jars.
+	@[ -e .cluster/kafka.pid ] || rm -rf .kafka
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

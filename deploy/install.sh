@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Everything that Threadlog needs is on this machine and in .venv: `run` to use it, `dev` to change it.
+# Everything that Threadlog needs is on this machine and in .venv: `run` to use it, `dev` to change it,
+# `cluster` to use it with a Kafka broker and a Redis server of this clone.
 #
 # The second time it does nothing. It installs system packages only as root with apt-get; otherwise it
 # names them in one line. Python packages come from the hash lock alone. Nothing outside this folder
 # is changed but those system packages.
 #
-#   usage: deploy/install.sh run|dev        environment: PYTHON (default python3)
+#   usage: deploy/install.sh run|dev|cluster        environment: PYTHON (default python3)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,9 +15,9 @@ fail() { say "install: $*"; exit 1; }
 
 kind=${1:-}
 case $kind in
-  run) lock=requirements.lock ;;
-  dev) lock=requirements-dev.lock ;;
-  *) fail "usage: deploy/install.sh run|dev" ;;
+  run | cluster) packages=run lock=requirements.lock ;;
+  dev) packages=dev lock=requirements-dev.lock ;;
+  *) fail "usage: deploy/install.sh run|dev|cluster" ;;
 esac
 python=${PYTHON:-python3}
 venv=.venv
@@ -35,13 +36,23 @@ has_seccomp() {
   done
   return 1
 }
+# Each Debian has another one of these; a machine that never asked knows none of them.
+java_package() {
+  local version
+  for version in 17 21 25; do
+    apt-cache show "openjdk-$version-jre-headless" >/dev/null 2>&1 &&
+      { echo "openjdk-$version-jre-headless"; return; }
+  done
+  echo default-jre-headless
+}
+java_is_new() { java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; }
 missing=()
 if [ "$(uname -s)" = Linux ]; then
   command -v bwrap >/dev/null || missing+=(bubblewrap)
   has_seccomp || missing+=(libseccomp2)
   [ -x /usr/bin/python3 ] || missing+=(python3)
   # Tests make a disk fail through it.
-  [ "$kind" = run ] || command -v strace >/dev/null || missing+=(strace)
+  [ "$kind" != dev ] || command -v strace >/dev/null || missing+=(strace)
 else
   say "install: no sandbox on $(uname -s): tools run only with THREADLOG_SANDBOX=off"
 fi
@@ -52,20 +63,29 @@ if ! works; then
     missing+=(python3 python3-venv)
   fi
 fi
+# The broker is Java and comes through Maven. redis-tools, not redis-server: it has the same program,
+# and starts no service on this machine.
+if [ "$kind" != run ]; then
+  java_is_new || missing+=("$(java_package)")
+  command -v mvn >/dev/null || missing+=(maven)
+  command -v redis-server >/dev/null || command -v redis-check-rdb >/dev/null || missing+=(redis-tools)
+fi
 if [ ${#missing[@]} -gt 0 ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "install: system packages: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    if ! apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
-      apt-get update -qq >&2
-      apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+    # Someone else's apt-get may be at work; it is waited for.
+    get() { apt-get -o DPkg::Lock::Timeout=120 "$@"; }
+    if ! get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
+      get update -qq >&2
+      get install -y -qq --no-install-recommends "${missing[@]}" >&2
     fi
   else
     say "install: missing system packages, install them once: sudo apt-get install ${missing[*]}"
   fi
 fi
 
-if works && { is_current dev requirements-dev.lock || is_current "$kind" "$lock"; }; then
+if works && { is_current dev requirements-dev.lock || is_current "$packages" "$lock"; }; then
   exit 0
 fi
 
@@ -87,4 +107,4 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input --quiet
 rm -f "$venv"/.installed-*
 pip install --require-hashes -r "$lock"
 pip install --no-deps --no-build-isolation -e .
-state_of "$lock" >"$venv/.installed-$kind"
+state_of "$lock" >"$venv/.installed-$packages"

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.helpers import servers
+
 TESTS = Path(__file__).parent
 FOREIGN_PREFIXES = ("THREADLOG_", "OPENAI_", "ANTHROPIC_", "XDG_")
 _lane_seconds: Counter[str] = Counter()
@@ -23,6 +25,12 @@ _lane_tests: Counter[str] = Counter()
 settings.register_profile("threadlog", deadline=None, database=None, print_blob=True)
 settings.register_profile("ci", settings.get_profile("threadlog"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "threadlog")
+
+
+@pytest.hookimpl
+def pytest_configure(config: pytest.Config) -> None:
+    """The fixtures of a broker and a Redis are there for every lane; nothing starts by itself."""
+    config.pluginmanager.register(servers, "servers")
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,9 @@ def declared() -> tuple[set[str], set[str]]:
     def names(lines: list[str]) -> set[str]:
         return {re.split(r"[><=~!\[; ]", line)[0] for line in lines}
 
+    extras = project["project"]["optional-dependencies"].values()
     run = names(project["project"]["dependencies"]) | names(groups["build"])
+    run |= {name for extra in extras for name in names(extra)}
     return run, run | names(groups["dev"])
 
 
