@@ -2,20 +2,33 @@
 
 Every variable is `THREADLOG_…`, nested with `__`; one that is not known here is an error, since a
 misspelt one would otherwise be silently without effect. `OPENAI_API_KEY`, `OPENAI_BASE_URL` and
-`OPENAI_MODEL` are read too, as their SDK does.
+`OPENAI_MODEL` are read too, as their SDK does. A message of an error names the variable and what to
+do, and never repeats a value, which may be a secret.
 """
 
 import difflib
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
+from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from threadlog.errors import UsageError
+from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
 
 _PREFIX = "THREADLOG_"
+_KAFKA = f"{_PREFIX}KAFKA__"
+_BOOTSTRAP = f"{_KAFKA}BOOTSTRAP"
+_REDIS_URL = f"{_PREFIX}REDIS__URL"
+_BLOBS_URL = f"{_PREFIX}BLOBS__URL"
+_REDIS = "redis://redis:6379/0"
+_BOOTSTRAP_HINT = f"set {_BOOTSTRAP}, for example to kafka:9092"
+_BLOBS_HINT = "for example file:///var/lib/threadlog/blobs"
+
+# An empty variable is a mistake of a template, not a way to say "none".
+_Text = Annotated[str, Field(pattern=r"^\S+$")]
 
 
 class LogSettings(BaseModel):
@@ -42,6 +55,138 @@ class ScriptedSettings(BaseModel):
     script: Path | None = None
 
 
+class KafkaSettings(BaseModel):
+    """The log of a cluster. `bootstrap` None: there is no cluster, the log is embedded.
+
+    Shapes:  `prefix` begins the name of every topic and group: `<prefix>.events`,
+             `<prefix>.planner`. `partitions`: the pinned number of the events topic, which the live
+             one must equal. `replication`: what `topics apply` creates with.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstrap: _Text | None = None
+    prefix: str = Field(default="threadlog", pattern=r"^[a-z0-9._-]{1,40}$")
+    partitions: int = Field(default=16, ge=1, le=PARTITIONS_MAX)
+    replication: int = Field(default=3, ge=1, le=7)
+    member_timeout_ms: int = Field(default=6_000, ge=1_000, le=1_800_000)
+    heartbeat_ms: int = Field(default=500, ge=100)
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: _Text | None = None
+    sasl_username: _Text | None = None
+    sasl_password: SecretStr | None = Field(default=None, repr=False)
+    sasl_password_file: Path | None = None
+    ssl_ca: Path | None = None
+
+    @model_validator(mode="after")
+    def _times_and_certificate_fit(self) -> Self:
+        if self.member_timeout_ms < 3 * self.heartbeat_ms:
+            # One late heartbeat must not cost a worker its partitions.
+            raise UsageError(
+                f"{_KAFKA}MEMBER_TIMEOUT_MS must be at least three times {_KAFKA}HEARTBEAT_MS"
+            )
+        if self.ssl_ca is not None and not self.security_protocol.endswith("SSL"):
+            raise UsageError(f"{_KAFKA}SSL_CA needs {_KAFKA}SECURITY_PROTOCOL=SSL or SASL_SSL")
+        return self
+
+    @model_validator(mode="after")
+    def _credentials_fit(self) -> Self:
+        """None is missing, and none is set in vain."""
+        credentials = {
+            f"{_KAFKA}SASL_USERNAME": self.sasl_username,
+            f"{_KAFKA}SASL_PASSWORD": self.sasl_password or self.sasl_password_file,
+        }
+        if self.sasl_password is not None and self.sasl_password_file is not None:
+            raise UsageError(_both(f"{_KAFKA}SASL_PASSWORD"))
+        if not self.security_protocol.startswith("SASL_"):
+            for name, value in {
+                f"{_KAFKA}SASL_MECHANISM": self.sasl_mechanism,
+                **credentials,
+            }.items():
+                if value is not None:
+                    raise UsageError(f"{name} needs {_KAFKA}SECURITY_PROTOCOL=SASL_SSL")
+        elif self.sasl_mechanism is None:
+            raise UsageError(f"set {_KAFKA}SASL_MECHANISM, for example to SCRAM-SHA-512")
+        elif self.sasl_mechanism.startswith(("PLAIN", "SCRAM")):
+            for name, value in credentials.items():
+                if value is None:
+                    raise UsageError(f"set {name}: the SASL mechanism needs it")
+        return self
+
+    def password(self) -> str | None:
+        """The SASL password, read now if it lies in a file.
+
+        Raises:  UsageError: the file cannot be read.
+        """
+        if self.sasl_password_file is not None:
+            return _content(self.sasl_password_file, f"{_KAFKA}SASL_PASSWORD_FILE")
+        return None if self.sasl_password is None else self.sasl_password.get_secret_value()
+
+
+class RedisSettings(BaseModel):
+    """The Redis of a cluster, by address; `url_file` for an address that holds a password."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: _Text | None = Field(default=None, repr=False)
+    url_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.url is not None and self.url_file is not None:
+            raise UsageError(_both(_REDIS_URL))
+        return self
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is an address; nothing is read."""
+        return self.url is not None or self.url_file is not None
+
+    def address(self) -> str | None:
+        """The address with its password, read now if it lies in a file.
+
+        Raises:  UsageError: the file cannot be read, or this is no address of a Redis.
+        """
+        name, url = _REDIS_URL, self.url
+        if self.url_file is not None:
+            name = f"{_REDIS_URL}_FILE"
+            url = _content(self.url_file, name)
+        if url is not None and not url.startswith(("redis://", "rediss://", "unix://")):
+            raise UsageError(f"{name}: an address begins with redis://, rediss:// or unix://")
+        return url
+
+
+class BlobsSettings(BaseModel):
+    """The blob store of a cluster: a folder that all its services share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: _Text | None = None
+
+
+class MetricsSettings(BaseModel):
+    """Where metrics are served. `port` None: the service's own default; 0: a free one.
+
+    `host`: loopback unless told otherwise; in a container 0.0.0.0, so that they can be scraped.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: _Text = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65_535)
+
+
+class WorkerSettings(BaseModel):
+    """A worker process. `drain_timeout_ms`: how long a stop waits for effects that have started.
+
+    Longer than the default timeout of a call, so that a rolling restart cuts nothing off.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    drain_timeout_ms: int = Field(default=WORKER_DRAIN_MS, ge=0, le=WORKER_DRAIN_MS_MAX)
+
+
 class OpenAISettings(BaseSettings):
     """The OpenAI-compatible provider, by the names that its SDK knows."""
 
@@ -61,17 +206,58 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=_PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid"
+        env_prefix=_PREFIX,
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
     )
 
     data_dir: Path | None = None
     log: LogSettings = LogSettings()
     tool_runner: ToolRunnerSettings = ToolRunnerSettings()
     scripted: ScriptedSettings = ScriptedSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    redis: RedisSettings = RedisSettings()
+    blobs: BlobsSettings = BlobsSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    worker: WorkerSettings = WorkerSettings()
     sandbox: Literal["bubblewrap", "off"] = "bubblewrap"
     model: str | None = None
     prices: Path | None = None
     fault: str | None = None
+
+    @model_validator(mode="after")
+    def _has_no_half_cluster(self) -> Self:
+        """A Redis alone would be without effect, which is never what was meant."""
+        if self.redis.is_set and not self.is_cluster:
+            raise UsageError(f"a Redis is set without a Kafka: {_BOOTSTRAP_HINT}, or unset it")
+        return self
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the log is a Kafka; else it is the embedded one."""
+        return self.kafka.bootstrap is not None
+
+    def check_cluster(self) -> None:
+        """Everything that a service of a cluster needs is set. For such a service only.
+
+        Raises:  UsageError: the first variable that is missing or does not fit, with an example.
+        """
+        if not self.is_cluster:
+            raise UsageError(f"a service of a cluster needs a Kafka: {_BOOTSTRAP_HINT}")
+        self.kafka.password()
+        if self.redis.address() is None:
+            raise UsageError(f"a cluster needs a Redis: set {_REDIS_URL}, for example to {_REDIS}")
+        if self.blobs_folder() is None:
+            raise UsageError(f"a cluster needs a blob store: set {_BLOBS_URL}, {_BLOBS_HINT}")
+
+    def blobs_folder(self) -> Path | None:
+        """The folder of the blob store that services share; None: there is none.
+
+        Raises:  UsageError: the address is not a `file:` URL with an absolute path.
+        """
+        return None if self.blobs.url is None else _file_url(self.blobs.url)
 
     def data_folder(self) -> Path:
         """Where files of this installation lie when nothing else is said."""
@@ -119,6 +305,38 @@ def load_settings() -> Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         name = _PREFIX + "__".join(str(part) for part in first["loc"]).upper()
         raise UsageError(f"{name}: {first['msg']}") from error
+
+
+def _both(name: str) -> str:
+    return f"{name} and {name}_FILE are both set: unset one of them"
+
+
+def _content(file: Path, name: str) -> str:
+    """The text of a file that holds a secret, without the space around it."""
+    try:
+        text = file.expanduser().read_text().strip()
+    except OSError as error:
+        raise UsageError(f"{name}: the file cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{name}: the file holds no text") from None
+    if not text:
+        raise UsageError(f"{name}: the file is empty")
+    return text
+
+
+def _file_url(url: str) -> Path:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    path = unquote(parts.path)
+    is_plain = parts.netloc in ("", "localhost") and not parts.query and not parts.fragment
+    is_local = parts.scheme == "file" and path.startswith("/") and "\0" not in path
+    if not (is_plain and is_local):
+        raise UsageError(
+            f"{_BLOBS_URL}: only file: URLs with an absolute path are supported, {_BLOBS_HINT}"
+        )
+    return Path("/" + path.lstrip("/"))
 
 
 def _names(model: type[BaseModel], prefix: str) -> list[str]:

@@ -1,6 +1,8 @@
-"""The blobs suite over memory and SQLite."""
+"""The blobs suite over memory, SQLite and a folder."""
 
+import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from tests.contract.backends import opened
 from tests.contract.blobs_suite import BlobsSuite
 from tests.helpers.events import LOCAL
+from threadlog.adapters.blobs.files import FileBlobs
 from threadlog.adapters.memory.blobs import MemoryBlobs
 from threadlog.adapters.sqlite.blobs import SqliteBlobs
 from threadlog.clock import ManualClock
@@ -57,3 +60,30 @@ class TestSqliteBlobs(BlobsSuite):
                 touched += connection.execute("SELECT touched_at_ms FROM blobs").fetchall()
             self.clock.advance(60_000)
         assert touched[1][0] - touched[0][0] == 60_000
+
+
+class TestFileBlobs(BlobsSuite):
+    survives_reopening = True
+    can_alter = True
+
+    @pytest.fixture
+    async def blobs(self, tmp_path: Path) -> Blobs:
+        self.root = tmp_path / "shared" / "blobs"
+        return await self.reopened()
+
+    async def reopened(self) -> Blobs:
+        return FileBlobs(self.root)
+
+    async def alter(self, sha256: str, content: bytes) -> None:
+        path = self.root / LOCAL / sha256[:2] / sha256
+        assert path.is_file()
+        await asyncio.to_thread(path.write_bytes, content)
+
+    async def test_putting_again_moves_the_time_and_writes_nothing(self, blobs: Blobs) -> None:
+        [ref] = await blobs.put(LOCAL, [(b"content", "text/plain")])
+        path = self.root / LOCAL / ref.sha256[:2] / ref.sha256
+        os.utime(path, (1_000_000, 1_000_000))
+        before = path.stat()
+        await blobs.put(LOCAL, [(b"content", "text/plain")])
+        assert path.stat().st_ino == before.st_ino
+        assert path.stat().st_mtime > before.st_mtime

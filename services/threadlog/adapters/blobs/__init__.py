@@ -1,0 +1,1 @@
+"""Blobs as files of a folder that all services of a cluster share."""

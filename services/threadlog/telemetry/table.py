@@ -1,0 +1,138 @@
+"""Every metric: its name, its labels, and what it says.
+
+The metrics are made from this list, and docs/metrics.md is written from it. The values of a label
+come from a closed set or from the configuration, never from an event: no id of a thread, event or
+user, and no free text.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+Name = Literal[
+    "threadlog_events_appended_total",
+    "threadlog_event_append_duration_seconds",
+    "threadlog_event_append_errors_total",
+    "threadlog_events_processed_total",
+    "threadlog_event_processing_duration_seconds",
+    "threadlog_lanes_active",
+    "threadlog_commit_window_records",
+    "threadlog_claims_total",
+    "threadlog_consumer_lag_records",
+    "threadlog_consumer_lag_records_max",
+    "threadlog_consumer_lag_seconds",
+    "threadlog_consumer_last_progress_timestamp_seconds",
+    "threadlog_consumer_rebalances_total",
+    "threadlog_turns_open",
+    "threadlog_event_end_to_end_seconds",
+    "threadlog_snapshot_reads_total",
+    "threadlog_snapshot_mismatches_total",
+    "threadlog_refold_duration_seconds",
+    "threadlog_refold_events",
+    "threadlog_dead_letters_total",
+    "threadlog_tenant_mismatch_total",
+    "threadlog_build_info",
+    "threadlog_dependency_up",
+]
+Kind = Literal["counter", "gauge", "histogram", "summary"]
+
+Service = Literal["planner", "tool_runner", "projection", "gateway", "metering"]
+Outcome = Literal["accepted", "void", "quarantined"]
+ClaimResult = Literal["used", "lost", "released", "settled"]
+SnapshotResult = Literal["hit", "miss", "behind", "mismatch"]
+AppendFailure = Literal["unavailable", "rejected", "failed"]
+"""Nothing was taken or it is unknown | it never will be | anything else."""
+DeadLetterReason = Literal["no_envelope", "key", "invalid", "stopped", "failed"]
+"""No event at all | key, tenant and thread disagree | the body does not fit its schema | its thread
+was stopped before | the reader itself failed on it."""
+MismatchPlace = Literal["record", "snapshot", "view", "blob", "request"]
+Dependency = Literal["kafka", "redis", "blobs"]
+
+SHORT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds, seconds, of what the runtime does itself."""
+LONG_S: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0)
+"""Bounds, seconds, of what waits for a model, a tool or a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric. `buckets`: of a histogram only."""
+
+    kind: Kind
+    text: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = SHORT_S
+
+
+ROWS: Final[dict[Name, Row]] = {
+    "threadlog_events_appended_total": Row(
+        "counter", "events that the log has taken, durable", ("service", "type")
+    ),
+    "threadlog_event_append_duration_seconds": Row(
+        "histogram", "from handing a batch to the log until it is durable", ("service",)
+    ),
+    "threadlog_event_append_errors_total": Row(
+        "counter", "batches that the log did not take, or may not have", ("service", "reason")
+    ),
+    "threadlog_events_processed_total": Row(
+        "counter", "records judged, by what became of them", ("service", "type", "outcome")
+    ),
+    "threadlog_event_processing_duration_seconds": Row(
+        "histogram", "one record: fold, decide and what follows at once", ("service", "type")
+    ),
+    "threadlog_lanes_active": Row("gauge", "threads held in memory", ("service",)),
+    "threadlog_commit_window_records": Row(
+        "gauge", "records read whose work is not finished: a restart reads them again", ("service",)
+    ),
+    "threadlog_claims_total": Row(
+        "counter",
+        "claims: used, lost to another, released, or settled for a worker that is gone",
+        ("service", "result"),
+    ),
+    "threadlog_consumer_lag_records": Row(
+        "gauge", "records not yet read, over all partitions of this process", ("group", "topic")
+    ),
+    "threadlog_consumer_lag_records_max": Row(
+        "gauge",
+        "records not yet read, of the partition that is furthest behind",
+        ("group", "topic"),
+    ),
+    "threadlog_consumer_lag_seconds": Row(
+        "gauge", "age of the oldest record not yet handled; 0 when caught up", ("group", "topic")
+    ),
+    "threadlog_consumer_last_progress_timestamp_seconds": Row(
+        "gauge",
+        "when the commit point of a partition last moved, Unix time",
+        ("group", "partition"),
+    ),
+    "threadlog_consumer_rebalances_total": Row(
+        "counter", "how often partitions were dealt out anew", ("group",)
+    ),
+    "threadlog_turns_open": Row("gauge", "turns that have started and not finished"),
+    "threadlog_event_end_to_end_seconds": Row(
+        "histogram", "from one hop to another; `append_to_view`: until a read shows it", ("hop",)
+    ),
+    "threadlog_snapshot_reads_total": Row(
+        "counter", "loads of a thread, by what came of its snapshot", ("result",)
+    ),
+    "threadlog_snapshot_mismatches_total": Row(
+        "counter", "snapshots that did not match their hash or their log"
+    ),
+    "threadlog_refold_duration_seconds": Row("histogram", "folding a thread to its head"),
+    "threadlog_refold_events": Row("summary", "records folded to load a thread"),
+    "threadlog_dead_letters_total": Row(
+        "counter", "records set aside, by the service that did and why", ("source", "reason")
+    ),
+    "threadlog_tenant_mismatch_total": Row(
+        "counter", "a tenant met where another was expected; any is an alarm", ("where",)
+    ),
+    "threadlog_build_info": Row(
+        "gauge",
+        "always 1; what this process was built from",
+        ("version", "revision", "event_schema", "fold_version"),
+    ),
+    "threadlog_dependency_up": Row(
+        "gauge", "1 while what the process depends on answers, else 0", ("dependency",)
+    ),
+}
+
+assert set(ROWS) == set(get_args(Name))

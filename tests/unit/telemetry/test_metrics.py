@@ -1,0 +1,177 @@
+"""Every metric of the table can be moved, and no text from an event becomes a label."""
+
+import re
+import threading
+from typing import get_args
+
+import pytest
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+
+from threadlog.events.catalog import CATALOG_DIGEST
+from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.table import ROWS, MismatchPlace, Name
+from threadlog.thread.state import FOLD_VERSION
+from threadlog.version import VERSION
+
+Samples = dict[str, dict[tuple[str, ...], float]]
+
+
+def samples(metrics: Metrics) -> Samples:
+    """Name of a sample -> the values of its labels -> its value; buckets left out."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for sample in family.samples:
+            if not sample.name.endswith("_bucket"):
+                found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+def moved() -> Metrics:
+    """Metrics of which each was moved at least once."""
+    metrics = Metrics(revision="abc123")
+    metrics.appended("planner", ["turn.started", "step.started", "turn.started"], 0.02)
+    metrics.append_failed("planner", "unavailable")
+    metrics.processed("projection", "turn.started", "accepted", seconds=0.25)
+    metrics.processed("projection", "turn.started", "void")
+    metrics.lanes("planner", 7)
+    metrics.window("planner", 3)
+    metrics.claim("planner", "used")
+    metrics.set_lag("g", "t", {0: 5, 3: 11}, 1.5)
+    metrics.progress("g", 3, 1_790_000_000.0)
+    metrics.rebalanced("g")
+    metrics.turns_open(4)
+    metrics.reached_view(0.05)
+    metrics.snapshot_read("hit")
+    metrics.mismatch()
+    metrics.refolded(0.5, 640)
+    metrics.dead_letter("projection", "invalid")
+    metrics.tenant_mismatch("record")
+    metrics.up("kafka", True)
+    metrics.up("redis", False)
+    return metrics
+
+
+def test_every_metric_of_the_table_is_there_and_can_be_moved() -> None:
+    found = samples(moved())
+    expected: set[str] = set()
+    for name, row in ROWS.items():
+        is_spread = row.kind in ("histogram", "summary")
+        expected |= {f"{name}_count", f"{name}_sum"} if is_spread else {name}
+    assert found.keys() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("events_appended_total", ("planner", "turn.started"), 2),
+        ("event_append_duration_seconds_sum", ("planner",), 0.02),
+        ("event_append_errors_total", ("planner", "unavailable"), 1),
+        ("events_processed_total", ("accepted", "projection", "turn.started"), 1),
+        ("event_processing_duration_seconds_count", ("projection", "turn.started"), 1),
+        ("lanes_active", ("planner",), 7),
+        ("commit_window_records", ("planner",), 3),
+        ("claims_total", ("used", "planner"), 1),
+        ("consumer_lag_records", ("g", "t"), 16),
+        ("consumer_lag_records_max", ("g", "t"), 11),
+        ("consumer_lag_seconds", ("g", "t"), 1.5),
+        ("consumer_last_progress_timestamp_seconds", ("g", "3"), 1_790_000_000),
+        ("consumer_rebalances_total", ("g",), 1),
+        ("turns_open", (), 4),
+        ("event_end_to_end_seconds_sum", ("append_to_view",), 0.05),
+        ("snapshot_reads_total", ("hit",), 1),
+        ("snapshot_mismatches_total", (), 1),
+        ("refold_duration_seconds_sum", (), 0.5),
+        ("refold_events_sum", (), 640),
+        ("dead_letters_total", ("invalid", "projection"), 1),
+        ("tenant_mismatch_total", ("record",), 1),
+        ("dependency_up", ("kafka",), 1),
+        ("dependency_up", ("redis",), 0),
+    ],
+)
+def test_what_was_moved_is_shown(name: str, labels: tuple[str, ...], value: float) -> None:
+    found = {
+        tuple(sorted(each)): shown for each, shown in samples(moved())[f"threadlog_{name}"].items()
+    }
+    assert found[tuple(sorted(labels))] == value
+
+
+def test_a_process_says_what_it_was_built_from() -> None:
+    [labels] = samples(Metrics(revision="abc123"))["threadlog_build_info"]
+    assert set(labels) == {VERSION, "abc123", CATALOG_DIGEST, FOLD_VERSION}
+
+
+def test_two_in_one_process_do_not_meet() -> None:
+    before = [metric.name for metric in REGISTRY.collect()]
+    first, second = moved(), Metrics()
+    assert "threadlog_lanes_active" in samples(first)
+    assert "threadlog_lanes_active" not in samples(second)
+    assert [metric.name for metric in REGISTRY.collect()] == before
+
+
+def test_any_text_of_an_event_is_one_label() -> None:
+    metrics = Metrics()
+    for n in range(100):
+        metrics.processed("planner", f"canary.{n}", "void", seconds=0.1)
+        metrics.appended("planner", [f"canary.{n}"], 0.1)
+    assert b"canary" not in metrics.text()
+    found = samples(metrics)
+    assert list(found["threadlog_events_processed_total"].values()) == [100]
+    assert list(found["threadlog_events_appended_total"].values()) == [100]
+
+
+def test_an_unknown_reason_or_result_counts_as_other() -> None:
+    metrics = Metrics()
+    metrics.append_failed("planner", "canary")  # type: ignore[arg-type] # what a typo would do
+    metrics.snapshot_read("canary")  # type: ignore[arg-type] # what a typo would do
+    metrics.dead_letter("planner", "canary")  # type: ignore[arg-type] # what a typo would do
+    assert b"canary" not in metrics.text()
+    assert metrics.text().count(b'"other"') == 3
+
+
+def test_an_alarm_is_zero_before_it_rises() -> None:
+    found = samples(Metrics())
+    assert found["threadlog_tenant_mismatch_total"] == {(p,): 0 for p in get_args(MismatchPlace)}
+    assert found["threadlog_snapshot_mismatches_total"] == {(): 0}
+
+
+def test_a_partition_that_went_elsewhere_is_not_shown_as_standing_still() -> None:
+    metrics = Metrics()
+    for partition in range(3):
+        metrics.progress("g", partition, 1.0)
+    metrics.revoked("g", [0, 2, 9])
+    assert metrics.text().count(b'partition="') == 1
+    metrics.progress("g", 0, 2.0)
+    assert metrics.text().count(b'partition="') == 2
+
+
+def test_no_partitions_are_not_behind() -> None:
+    metrics = Metrics()
+    metrics.set_lag("g", "t", {0: 5}, 3.0)
+    metrics.set_lag("g", "t", {}, 0.0)
+    found = samples(metrics)
+    for name in ("records", "records_max", "seconds"):
+        assert list(found[f"threadlog_consumer_lag_{name}"].values()) == [0]
+
+
+def test_bounds_are_the_tables() -> None:
+    text = moved().text().decode()
+    names: list[Name] = [name for name, row in ROWS.items() if row.kind == "histogram"]
+    for name in names:
+        bounds = re.findall(rf'^{name}_bucket{{.*?le="([^"]+)"', text, re.MULTILINE)
+        assert [float(bound) for bound in bounds] == [*ROWS[name].buckets, float("inf")]
+
+
+def test_threads_lose_no_count() -> None:
+    metrics = Metrics()
+
+    def count() -> None:
+        for _ in range(2_000):
+            metrics.claim("planner", "used")
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(samples(metrics)["threadlog_claims_total"].values()) == [8_000]
