@@ -26,7 +26,7 @@ from threadlog.planner.service import Planner, PlannerPorts
 from threadlog.ports.log import Log
 from threadlog.ports.model import Model
 from threadlog.ports.tools import Tools
-from threadlog.projection.service import Projection
+from threadlog.projection.service import Projection, ProjectionPorts
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
 from threadlog.runtime.shared_fold import SharedFold
@@ -56,7 +56,8 @@ class World:
 
     async def __aenter__(self) -> Self:
         loader = Loader(self.views, self.snapshots)
-        projection = Projection(self.log, self.views, loader, self.notify, SharedFold())
+        ports = ProjectionPorts(self.log, self.views, loader, self.notify, SharedFold())
+        projection = Projection(ports)
         self.projecting = asyncio.create_task(projection.run())
         return self
 

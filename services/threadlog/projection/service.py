@@ -31,6 +31,7 @@ from threadlog.ports.views import (
 )
 from threadlog.projection.rows import thread_row, title_of, usage_fact
 from threadlog.runtime.load import Loader
+from threadlog.runtime.meter import Meter, NoMeter
 from threadlog.runtime.patience import patiently
 from threadlog.runtime.shared_fold import SharedFold
 from threadlog.thread.snapshot import encode_state, state_hash
@@ -67,27 +68,32 @@ class Batch:
     position: Position | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectionPorts:
+    """What the projection of one partition needs of the world."""
+
+    log: Log
+    partition: PartitionViews
+    loader: Loader
+    notify: Notify
+    folding: SharedFold
+    meter: Meter = field(default_factory=NoMeter)
+
+
 class Projection:
     """Keeps the views. `watermark` is the position up to which everything was applied."""
 
     name = "projection"
 
-    def __init__(
-        self,
-        log: Log,
-        partition: PartitionViews,
-        loader: Loader,
-        notify: Notify,
-        folding: SharedFold,
-        gather_ms: int = GATHER_MS,
-    ) -> None:
+    def __init__(self, ports: ProjectionPorts, gather_ms: int = GATHER_MS) -> None:
         """`gather_ms`: how long rows that nobody waits for may stay behind the log."""
-        self._log = log
-        self._views = loader.views
-        self._notify = notify
-        self._partition = partition
-        self._loader = loader
-        self._folding = folding
+        self._log = ports.log
+        self._partition = ports.partition
+        self._loader = ports.loader
+        self._views = ports.loader.views
+        self._notify = ports.notify
+        self._folding = ports.folding
+        self._meter = ports.meter
         self._threads: OrderedDict[str, Projected] = OrderedDict()
         self._broken: set[str] = set()
         self._gather_s = gather_ms / 1_000
@@ -98,7 +104,7 @@ class Projection:
         self._applying: set[asyncio.Task[None]] = set()
         self._known = Position(0)
         self.watermark = Position(0)
-        self.mismatches = 0
+        self.has_begun = False
 
     @property
     def broken(self) -> set[ThreadId]:
@@ -116,6 +122,7 @@ class Projection:
             self._batch = Batch()
             self._lost = asyncio.get_running_loop().create_future()
             self.watermark = self._known = await self._begin()
+            self.has_begun = True
             following = asyncio.create_task(self._follow())
             comparing = asyncio.create_task(self._compare())
             try:
@@ -213,6 +220,8 @@ class Projection:
             self._lose(stored)
             return
         self.watermark = watermark
+        if batch.judged:
+            self._meter.in_view(batch.judged[0].event.occurred_at)
         for row in rows:
             frame = Advanced(row.head, row.open_turn, row.status == "idle")
             self._notify.publish(row.tenant_id, row.thread_id, frame)
@@ -220,6 +229,7 @@ class Projection:
     async def _guarded(self, batch: Batch, record: Record) -> None:
         """A record at which our own code fails stops its thread's views, never the others'."""
         if record.key in self._broken:
+            self._meter.dead_letter("stopped")
             batch.dead_letters.append(DeadLetter(record.position, "its thread was stopped"))
             return
         try:
@@ -230,6 +240,7 @@ class Projection:
             self._threads.pop(record.key, None)
             batch.touched.pop(record.key, None)
             reason = f"the projection failed here: {type(error).__name__}"
+            self._meter.dead_letter("failed")
             batch.dead_letters.append(DeadLetter(record.position, reason))
 
     async def _project(self, batch: Batch, record: Record) -> None:
@@ -238,15 +249,18 @@ class Projection:
             return
         if event is None or event.key != record.key:
             reason = record.problem or "key, tenant and thread disagree"
+            self._meter.dead_letter("no_envelope" if event is None else "key")
             batch.dead_letters.append(DeadLetter(record.position, reason))
             return
         thread = await self._thread(record, event)
         before = thread.state
         judgement = self._folding.judge(before, event)
         thread.state, thread.position = judgement.state, record.position
+        self._meter.judged(event.type, judgement.void)
         batch.judged.append(Judged(record.position, event, judgement.seq, judgement.void))
         batch.is_urgent = batch.is_urgent or isinstance(event.body, _URGENT)
         if judgement.void == "invalid":
+            self._meter.dead_letter("invalid")
             batch.dead_letters.append(DeadLetter(record.position, "body does not fit its schema"))
         if judgement.void is not None:
             if judgement.void == "halted":
@@ -286,8 +300,10 @@ class Projection:
         """
         tenant, name, before = event.tenant_id, event.thread_id, Position(self._known + 1)
         # Exactly: views that lost their last batches are made again from before the snapshot.
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         loaded = await patiently(lambda: self._loader.load(tenant, name, before, exact=True))
-        self.mismatches += loaded.snapshot == "mismatch"
+        self._meter.loaded(loaded.snapshot, loop.time() - began_s, loaded.folded)
         thread = Projected(loaded.state, loaded.position)
         row = await patiently(lambda: self._views.thread(tenant, name))
         if row is not None:

@@ -11,6 +11,7 @@ from threadlog.ports.members import Members
 from threadlog.runtime.claims import ClaimTable, OwnClaim, ReleaseReason
 from threadlog.runtime.ledger import Ledger
 from threadlog.runtime.load import Loader
+from threadlog.runtime.meter import Meter, NoMeter
 from threadlog.runtime.shared_fold import SharedFold
 
 
@@ -54,3 +55,4 @@ class ActorPorts:
     members: Members
     clock: Clock
     folding: SharedFold
+    meter: Meter = field(default_factory=NoMeter)

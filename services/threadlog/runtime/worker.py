@@ -20,6 +20,7 @@ from threadlog.ports.log import Log, Record
 from threadlog.runtime.lanes import Lane, Lanes
 from threadlog.runtime.ledger import Ledger
 from threadlog.runtime.load import Loaded, Loader
+from threadlog.runtime.meter import Meter
 from threadlog.runtime.patience import patiently
 from threadlog.runtime.shared_fold import SharedFold
 from threadlog.thread.fold import Judgement
@@ -67,11 +68,20 @@ class Service(Protocol[L]):
 class Worker(Generic[L]):
     """Runs one service on one log."""
 
-    def __init__(self, log: Log, loader: Loader, service: Service[L], folding: SharedFold) -> None:
+    def __init__(
+        self,
+        log: Log,
+        loader: Loader,
+        service: Service[L],
+        *,
+        folding: SharedFold,
+        meter: Meter,
+    ) -> None:
         self._log = log
         self._loader = loader
         self._service = service
         self._folding = folding
+        self._meter = meter
         self._lanes: Lanes[L] = Lanes(service.new_lane, LANES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = Position(0)
@@ -162,6 +172,7 @@ class Worker(Generic[L]):
         try:
             judgement = self._folding.judge(lane.state, event)
             lane.state, lane.position = judgement.state, position
+            self._meter.judged(event.type, judgement.void)
             self._service.on_judged(lane, event, position, judgement)
         except Exception:  # noqa: BLE001  # a worker's edge
             self.break_lane(lane)
@@ -175,7 +186,10 @@ class Worker(Generic[L]):
         task.add_done_callback(lambda _: ledger.close(at))
 
     async def _load(self, lane: Lane[L], before: Position) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         loaded = await patiently(lambda: self._loader.load(lane.tenant_id, lane.thread_id, before))
+        self._meter.loaded(loaded.snapshot, loop.time() - began_s, loaded.folded)
         lane.state, lane.position = loaded.state, loaded.position
         self._service.on_loaded(lane, loaded)
         backlog, lane.backlog = lane.backlog or [], None
