@@ -15,9 +15,11 @@
     +-- TransientError           may work later; what was appended is unknown
     |   +-- LogUnavailableError  the log cannot take appends now
     |   +-- LockedError          another runtime holds the file
+    |   +-- ViewsRebuildingError the views were lost and are being made again
     +-- CorruptError             a record, snapshot or file cannot be trusted
     |   +-- RecordError          one record does not decode or does not fit its schema
     |   +-- LogFileError         the log itself is wrong: foreign, newer or damaged file
+    |   +-- HistoryTruncatedError  the log's beginning is gone: records that nobody read
     +-- ModelError               one model request failed; its class says how
 
 A worker acts on the family alone, never on the message. Each class has a stable `code`.
@@ -102,6 +104,12 @@ class LockedError(TransientError):
     code = "locked"
 
 
+class ViewsRebuildingError(TransientError):
+    """The views were lost and are being made again: nothing can be said of any thread yet."""
+
+    code = "views_rebuilding"
+
+
 class CorruptError(ThreadlogError):
     """What was read cannot be trusted."""
 
@@ -118,6 +126,12 @@ class LogFileError(CorruptError):
     """The file is not a log of ours, is newer than this version, or is damaged."""
 
     code = "log_file"
+
+
+class HistoryTruncatedError(CorruptError):
+    """The log's beginning is gone: what lies behind the position cannot be read any more."""
+
+    code = "history_truncated"
 
 
 class ModelError(ThreadlogError):

@@ -107,10 +107,22 @@ METRICS_REQUEST_MS = 5_000
 METRICS_REQUESTS_MAX = 64
 """Requests at a time, each on a thread; one more is closed unanswered."""
 
+# Views in Redis
+VIEW_CALL_THREADS_MAX = 100
+VIEW_CALL_BYTES_MAX = 1 * MIB
+"""What one call brings in: while it runs, Redis answers nobody else."""
+RECENT_EVENTS_MAX = 1_000
+"""Newest events of a thread that are kept whole; older ones are read from the log."""
+RECENT_IDLE_MS = 3_600_000
+"""How long they are kept after the last one came."""
+
 # Memory
 LANES_MAX = 2_000
 """Threads held in memory by one service; idle ones leave, least recently used first."""
 SNAPSHOT_EVERY_EVENTS = 64
+BACKLOG_RECORDS_MAX = 10_000
+"""Records that wait in one worker for threads that are being loaded; above it, it reads no more
+until a quarter is left."""
 
 assert INLINE_BYTES_MAX + 64 * KIB < EVENT_BYTES_MAX
 assert OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES < INLINE_BYTES_MAX
@@ -121,5 +133,7 @@ assert READ_WINDOW_BYTES < OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES
 assert RETRY_BASE_MS < RETRY_CAP_MS < MODEL_TOTAL_MS
 assert MODEL_CONNECT_MS < MODEL_IDLE_MS < MODEL_TOTAL_MS
 assert CALL_TIMEOUT_MS < WORKER_DRAIN_MS <= WORKER_DRAIN_MS_MAX
+assert EVENT_BYTES_MAX < VIEW_CALL_BYTES_MAX
+assert READ_EVENTS_MAX < RECENT_EVENTS_MAX
 assert CALLS_PER_STEP_MAX < APPEND_EVENTS_MAX // 2
 assert SANDBOX_START_MS < CLAIM_TTL_MS < DRAIN_TIMEOUT_MS
