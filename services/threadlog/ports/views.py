@@ -144,7 +144,8 @@ class PartitionViews(Protocol):
         """The stored watermark, from which the projection goes on.
 
         Effects: where nothing is stored any more, readers are refused until the watermark has
-                 reached `end`, the end of the log now: a lost view is never an empty thread.
+                 reached `end`, how far the log is known to go: a lost view is never an empty one.
+                 Repeating it is harmless.
         Raises:  CorruptError: what is stored belongs to another log, or to a newer version.
         """
         ...
@@ -165,6 +166,10 @@ class PartitionViews(Protocol):
 
     async def wait(self, position: Position) -> None:
         """The watermark has reached `position`. Waits as long as it takes: bound it outside."""
+        ...
+
+    async def row(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        """The thread's row as it is stored, for the projection: while readers are refused, too."""
         ...
 
     async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:

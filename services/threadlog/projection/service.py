@@ -10,7 +10,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from threadlog.errors import TransientError
+from threadlog.errors import CorruptError, TransientError
 from threadlog.events.envelope import Event
 from threadlog.events.input import CancelRequested, MessageReceived
 from threadlog.events.thread import ThreadConfigured, ThreadCreated
@@ -90,7 +90,6 @@ class Projection:
         self._log = ports.log
         self._partition = ports.partition
         self._loader = ports.loader
-        self._views = ports.loader.views
         self._notify = ports.notify
         self._folding = ports.folding
         self._meter = ports.meter
@@ -140,7 +139,13 @@ class Projection:
     async def _begin(self) -> Position:
         """Where the views are; if they are nowhere, readers are told so until they are back."""
         end = await patiently(self._log.end)
-        return await patiently(lambda: self._partition.begin(end))
+        watermark = await patiently(lambda: self._partition.begin(end))
+        if watermark > end and watermark > (end := await patiently(self._log.end)):
+            raise CorruptError(
+                f"the views are at {watermark}, but the log ends at {end}: it was cut or replaced; "
+                "drop the views, so that they are made again, or bring the log back"
+            )
+        return watermark
 
     async def _compare(self) -> None:
         """Views that went back or were emptied are found without traffic, too."""
@@ -148,7 +153,8 @@ class Projection:
             await asyncio.sleep(_COMPARE_S)
             async with self._lock:
                 with contextlib.suppress(TransientError):
-                    stored = await self._partition.watermark()
+                    # Not only asked: of views that hold nothing, readers must be told.
+                    stored = await self._partition.begin(self.watermark)
                     if stored != self.watermark:
                         self._lose(stored)
                         return
@@ -305,7 +311,7 @@ class Projection:
         loaded = await patiently(lambda: self._loader.load(tenant, name, before, exact=True))
         self._meter.loaded(loaded.snapshot, loop.time() - began_s, loaded.folded)
         thread = Projected(loaded.state, loaded.position)
-        row = await patiently(lambda: self._views.thread(tenant, name))
+        row = await patiently(lambda: self._partition.row(tenant, name))
         if row is not None:
             thread.title, thread.created_at = row.title, row.created_at
             thread.updated_at = row.updated_at

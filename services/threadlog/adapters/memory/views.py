@@ -62,6 +62,9 @@ class MemoryViews:
     async def reached(self, tenant: TenantId, thread: ThreadId, position: Position) -> None:
         await self.wait(position)
 
+    async def row(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        return await self.thread(tenant, thread)
+
     async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
         return self._threads.get((tenant, thread))
 

@@ -52,6 +52,9 @@ class SqliteViews:
     async def reached(self, tenant: TenantId, thread: ThreadId, position: Position) -> None:
         await self.wait(position)
 
+    async def row(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        return await self.thread(tenant, thread)
+
     async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
         rows = await self._reader.run(lambda c: view_queries.thread_rows(c, _ONE, (tenant, thread)))
         return rows[0] if rows else None

@@ -1,0 +1,90 @@
+"""Values in Redis and back. Values are not trusted: what does not fit its type is Corrupt."""
+
+from typing import TypeVar
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from threadlog.errors import CorruptError
+from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId
+from threadlog.ports.snapshots import Snapshot
+from threadlog.ports.views import Judged, ThreadRow, UsageFact
+
+T = TypeVar("T")
+_ROW: TypeAdapter[ThreadRow] = TypeAdapter(ThreadRow)
+_FACT: TypeAdapter[UsageFact] = TypeAdapter(UsageFact)
+_VOID: TypeAdapter[tuple[Position, EventId, str]] = TypeAdapter(tuple[Position, EventId, str])
+_HEAD: TypeAdapter[tuple[int, int, str, str]] = TypeAdapter(tuple[int, int, str, str])
+
+
+def encode_row(row: ThreadRow) -> bytes:
+    """A thread's row as JSON."""
+    return orjson.dumps(row)
+
+
+def decode_row(data: bytes, tenant: TenantId, thread: ThreadId) -> ThreadRow:
+    """The row of this thread.
+
+    Raises:  CorruptError: it does not decode, or is another thread's.
+    """
+    row = _decoded(_ROW, data)
+    if (row.tenant_id, row.thread_id) != (tenant, thread):
+        raise CorruptError(f"the stored row of thread {thread} is another's")
+    return row
+
+
+def encode_fact(fact: UsageFact) -> bytes:
+    """A usage fact as JSON."""
+    return orjson.dumps(fact)
+
+
+def decode_fact(data: bytes) -> UsageFact:
+    """The fact.
+
+    Raises:  CorruptError
+    """
+    return _decoded(_FACT, data)
+
+
+def encode_void(judged: Judged) -> bytes:
+    """Where a void event lies, which it is, and why it is void."""
+    return orjson.dumps([judged.position, judged.event_id, judged.void or ""])
+
+
+def decode_void(data: bytes) -> tuple[Position, EventId, str]:
+    """Inverse of `encode_void`.
+
+    Raises:  CorruptError
+    """
+    return _decoded(_VOID, data)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """A line that says what the state behind it is the state of."""
+    head = [snapshot.seq, snapshot.position, snapshot.fold_version, snapshot.sha256]
+    return orjson.dumps(head) + b"\n" + snapshot.state
+
+
+def decode_snapshot(data: bytes, tenant: TenantId, thread: ThreadId) -> Snapshot:
+    """The snapshot, unchecked: the loader compares version and hash.
+
+    Raises:  CorruptError
+    """
+    head, _, state = data.partition(b"\n")
+    seq, position, fold_version, sha256 = _decoded(_HEAD, head)
+    return Snapshot(
+        tenant_id=tenant,
+        thread_id=thread,
+        seq=Seq(seq),
+        position=Position(position),
+        fold_version=fold_version,
+        sha256=sha256,
+        state=state,
+    )
+
+
+def _decoded(adapter: TypeAdapter[T], data: bytes) -> T:
+    try:
+        return adapter.validate_json(data, strict=True)
+    except ValidationError as error:
+        raise CorruptError("a value in Redis does not fit its type") from error
