@@ -24,7 +24,7 @@ SCHEMAS = ROOT / "schemas/cli"
 COLUMNS = 90
 
 CODES: dict[ExitCode, str] = {
-    ExitCode.OK: "as asked; `up` and `scripted-model`: told to end",
+    ExitCode.OK: "as asked; `up`, `serve` and `scripted-model`: told to end",
     ExitCode.FAILED: "failed, refused, or the turn ended other than `completed`",
     ExitCode.USAGE: "a wrong command, flag, file or setting",
     ExitCode.TRANSIENT: "may work later: try the same again",
@@ -32,6 +32,7 @@ CODES: dict[ExitCode, str] = {
     ExitCode.NOT_FOUND: "no such thread or event, or there is none yet",
     ExitCode.CONFLICT: "the state moved on, or the request is void",
     ExitCode.BUDGET: "out of steps or budget",
+    ExitCode.DIFFERS: "`topics plan`: something differs from the settings",
     ExitCode.INTERRUPTED: "interrupted: Ctrl-C",
     ExitCode.PIPE_CLOSED: "whoever read the output has gone, as in `| head`",
     ExitCode.TERMINATED: "terminated: SIGTERM",
@@ -56,7 +57,7 @@ a model, a tool or a file says is shown without terminal escapes. `NO_COLOR`, `F
 """
 
 MORE = """
-9 (difference found) and 8 (waiting for an approval) are kept for commands to come.
+8 (waiting for an approval) is kept for commands to come.
 """
 
 

@@ -68,20 +68,23 @@ class Place:
     actor: str
 
 
-def make_tools(settings: Settings) -> Tools:
-    """The tools of these settings: in the sandbox, or bare where that was switched off."""
+def make_tools(settings: Settings, running: Path | None = None) -> Tools:
+    """The tools of these settings: in the sandbox, or bare where that was switched off.
+
+    Shapes:  `running`: the folder of run records, of one runner alone; None: the log file's.
+    """
     kind = BareTools if settings.sandbox == "off" else SandboxTools
     name = hashlib.sha256(os.fsencode(settings.log_file().resolve())).hexdigest()[:16]
-    state = settings.data_folder() / "running" / name
+    state = running or settings.data_folder() / "running" / name
     return kind(workspaces_root=settings.workspaces_folder(), state_dir=state)
 
 
-async def checked_tools(settings: Settings) -> Tools:
+async def checked_tools(settings: Settings, running: Path | None = None) -> Tools:
     """Tools that have passed their self-test: without a sandbox no runtime starts.
 
     Raises:  RefusedError: what failed, what to do, and how to go without a sandbox.
     """
-    tools = make_tools(settings)
+    tools = make_tools(settings, running)
     failed = [finding for finding in await tools.check() if finding.level == "fail"]
     if not failed:
         return tools
@@ -142,12 +145,12 @@ class Runtime:
             notice("the other process ended: carrying on from the log")
         try:
             # 2. Everything that may be wrong with what was asked for, or with this machine.
-            _arm(settings)
+            arm_faults(settings)
             models = await load_models(settings, options.script)
             hashes = fingerprints(settings, options.script)
             prices, tools = load_prices(settings), await checked_tools(settings)
             address = socket_path(settings, path)
-            file = await open_file(path, clock=clock, on_fatal=_die)
+            file = await open_file(path, clock=clock, on_fatal=die)
         except BaseException:
             lock.release()
             raise
@@ -177,7 +180,7 @@ class Runtime:
         """
         while self._lock.is_held() and _identity(self._file.path) == self._identity:
             await asyncio.sleep(_GUARD_S)
-        _die(LogFileError(f"{self._file.path} or its lock was removed or replaced: stopping"))
+        die(LogFileError(f"{self._file.path} or its lock was removed or replaced: stopping"))
 
     def bind(self) -> None:
         """Commands may come through the socket; they wait until they are taken."""
@@ -306,7 +309,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _arm(settings: Settings) -> None:
+def arm_faults(settings: Settings) -> None:
     """Tests may ask for the process to die at a named point.
 
     Raises:  UsageError: there is no such point, or what follows its name is no count.
@@ -320,7 +323,7 @@ def _arm(settings: Settings) -> None:
     arm(name, int(visit or 1))
 
 
-def _die(error: ThreadlogError) -> None:
+def die(error: ThreadlogError) -> None:
     """A log that cannot be appended to any more ends the process: nothing may go on without it."""
     os.write(2, f"threadlog: {error}\n".encode())
     os._exit(1)

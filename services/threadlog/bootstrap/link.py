@@ -1,10 +1,13 @@
-"""A command's link to the runtime of a file: be it, or talk to it, or take its place."""
+"""A command's link to whatever runs its turns: a cluster, or the runtime of a file.
+
+Of a file this process is the runtime, or talks to it, or takes its place.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from threadlog.adapters.sqlite.lock import read_holder
 from threadlog.bootstrap.embedded import Notice, RunOptions, Runtime, copy_folder
@@ -27,8 +30,41 @@ _LEAVE_MS = 10_000
 T = TypeVar("T")
 
 
-class Link:
-    """Commands and reads on one file. `holds_lock`: this process runs the services."""
+class Link(Protocol):
+    """Commands and reads, wherever the services run."""
+
+    @property
+    def commands(self) -> CommandPort:
+        """Commands that find the services, wherever they run by now."""
+        ...
+
+    @property
+    def reader(self) -> Reader:
+        """Reads; they go on whoever runs the services."""
+        ...
+
+    async def copy_folder(self, source: Path, thread: ThreadId) -> None:
+        """The folder's files are in the managed workspace of `thread`."""
+        ...
+
+    async def check_model(self, provider: str) -> None:
+        """Who asks the model has the same one configured as this process, as far as is known.
+
+        Raises:  RefusedError: it has another one.
+        """
+        ...
+
+    async def stopped(self, thread: ThreadId) -> None:
+        """Returns when it is known that an error has stopped the thread; else never."""
+        ...
+
+    def detach(self) -> None:
+        """The open turn is left to whoever runs the services; do not wait for it."""
+        ...
+
+
+class FileLink:
+    """Implements `Link` on one file. `holds_lock`: this process runs the services."""
 
     def __init__(self, settings: Settings, options: RunOptions, notice: Notice) -> None:
         self._settings = settings
@@ -195,7 +231,7 @@ async def _models_of(target: CommandPort, ours: dict[str, str]) -> dict[str, str
 class _Finding:
     """Implements `CommandPort`: the same key goes to the next runtime when one does not answer."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: FileLink) -> None:
         self._link = link
 
     async def create_thread(self, new: NewThread, *, key: str) -> Accepted:
@@ -215,12 +251,18 @@ class _Finding:
 
 @asynccontextmanager
 async def connected(settings: Settings, options: RunOptions, notice: Notice) -> AsyncIterator[Link]:
-    """A link to the file's runtime; this process is it when no other one is.
+    """A link to the cluster, or to the file's runtime: this process, when it is no other one.
 
     Effects: on leaving without an error, a process that runs the services stays until the turns
              that it carries have ended. If another process ran them and dies, this one carries on.
     """
-    link = Link(settings, options, notice)
+    if settings.is_cluster:
+        from threadlog.bootstrap.cluster_link import cluster_connected
+
+        async with cluster_connected(settings, options) as clustered:
+            yield clustered
+        return
+    link = FileLink(settings, options, notice)
     await link.open()
     in_order = False
     try:

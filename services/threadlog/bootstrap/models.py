@@ -101,6 +101,9 @@ async def model_choice(settings: Settings, flag: str | None, script: Path | None
     has_openai = bool(openai.api_key or openai.base_url)
     script = script or settings.scripted.script
     if (named := flag or settings.model) is not None:
+        if settings.is_cluster:
+            # The planners have the keys; this process may have none.
+            return _parse(named, has_script=True)
         return _checked(_parse(named, script is not None), script is not None, has_openai)
     if script is not None and has_openai:
         raise UsageError("both providers are configured: say which with --model")

@@ -1,4 +1,4 @@
-"""Reading the embedded file: no lock, no services, and none of what those would import."""
+"""Reading the log: no lock, no services, and none of what those would import."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +13,23 @@ from threadlog.ids import LOCAL_TENANT
 from threadlog.settings import Settings
 
 
+def has_log(settings: Settings) -> bool:
+    """Whether there may be something to read."""
+    return settings.is_cluster or settings.log_file().exists()
+
+
 @asynccontextmanager
 async def reading(settings: Settings) -> AsyncIterator[Reader]:
-    """A reader of the file, whether or not a runtime holds it.
+    """A reader of the cluster, or of the file, whether or not a runtime holds it.
 
-    Raises:  NotFoundError: there is no file yet.
+    Raises:  NotFoundError: there is no file yet. What `cluster.open_cluster` raises.
     """
+    if settings.is_cluster:
+        from threadlog.bootstrap.cluster_link import cluster_reading
+
+        async with cluster_reading(settings) as clustered:
+            yield clustered
+        return
     file = await open_read_only(settings.log_file())
     try:
         blobs = SqliteBlobs(file, clock=SystemClock())

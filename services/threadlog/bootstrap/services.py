@@ -19,7 +19,7 @@ from threadlog.ports.notify import Notify
 from threadlog.ports.snapshots import Snapshots
 from threadlog.ports.tools import Tools
 from threadlog.ports.views import PartitionViews, Views
-from threadlog.projection.service import GATHER_MS, Projection
+from threadlog.projection.service import GATHER_MS, Projection, ProjectionPorts
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
 from threadlog.runtime.shared_fold import SharedFold
@@ -60,9 +60,8 @@ class Services:
         loader = Loader(ports.views, ports.snapshots)
         folding = SharedFold()
         actor = ActorPorts(ports.log, loader, ports.members, ports.clock, folding)
-        self.projection = Projection(
-            ports.log, ports.partition, loader, ports.notify, folding, ports.gather_ms
-        )
+        projected = ProjectionPorts(ports.log, ports.partition, loader, ports.notify, folding)
+        self.projection = Projection(projected, ports.gather_ms)
         self.planner = Planner(
             PlannerPorts(
                 actor,

@@ -17,7 +17,7 @@ from threadlog.cli.tree import arrange, draw
 from threadlog.errors import RefusedError
 from threadlog.events.tool import ToolFinished, ToolRequested
 from threadlog.ports.views import StoredEvent
-from threadlog.settings import LogSettings, Settings
+from threadlog.settings import KafkaSettings, LogSettings, RedisSettings, Settings
 
 _PROMPT = "A test of this project fails. Find out why, and repair it."
 _TESTS = "python3 -m unittest"
@@ -45,7 +45,8 @@ async def demo(settings: Settings, screen: Screen) -> ExitCode:
     await _check_sandbox(settings)
     # 2. The turn, in a new thread on a log of its own.
     file = root / ".threadlog" / "demo.db"
-    own = settings.model_copy(update={"log": LogSettings(file=file)})
+    embedded = {"log": LogSettings(file=file), "kafka": KafkaSettings(), "redis": RedisSettings()}
+    own = settings.model_copy(update=embedded)
     example = root / "examples" / "broken-calculator"
     screen.note(screen.err.paint(f'threadlog run "{_PROMPT}"', "bold"))
     request = RunRequest(

@@ -1,7 +1,7 @@
 """Which exit code a command ends with. Pure.
 
 0 ok, 1 failed, 2 usage, 3 transient, 4 not authenticated or not allowed, 5 not found, 6 conflict or
-void, 7 budget, 130 interrupted, 141 the reader of the output has
+void, 7 budget, 9 a difference was found, 130 interrupted, 141 the reader of the output has
 gone, 143 terminated. Source: SURFACES 2.
 """
 
@@ -30,6 +30,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 5
     CONFLICT = 6
     BUDGET = 7
+    DIFFERS = 9
     INTERRUPTED = 130
     PIPE_CLOSED = 141
     TERMINATED = 143

@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
-from threadlog.cli import machine_commands, thread_commands
+from threadlog.cli import cluster_commands, machine_commands, thread_commands
 from threadlog.cli.failures import ExitCode, exit_code
-from threadlog.cli.options import ExampleGroup, ThreadGroup, with_examples
+from threadlog.cli.options import ExampleGroup, ThreadGroup, TopicsGroup, with_examples
 from threadlog.cli.run_command import run
 from threadlog.errors import ThreadlogError, UsageError
 from threadlog.version import VERSION
@@ -46,6 +46,11 @@ def _thread(context: typer.Context) -> None:
     _need_command(context)
 
 
+def _topics(context: typer.Context) -> None:
+    """Prepare the topics of a cluster."""
+    _need_command(context)
+
+
 def _need_command(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
@@ -69,7 +74,12 @@ def make_app() -> typer.Typer:
     for entry in thread_commands.COMMANDS:
         threads.command(entry.name, cls=with_examples(*entry.examples))(entry.command)
     app.add_typer(threads, name="thread")
-    for entry in machine_commands.COMMANDS:
+    topics = typer.Typer(cls=TopicsGroup, rich_markup_mode=None, context_settings=settings)
+    topics.callback(invoke_without_command=True)(_topics)
+    for entry in cluster_commands.TOPICS:
+        topics.command(entry.name, cls=with_examples(*entry.examples))(entry.command)
+    app.add_typer(topics, name="topics")
+    for entry in (*machine_commands.COMMANDS, *cluster_commands.COMMANDS):
         app.command(entry.name, cls=with_examples(*entry.examples))(entry.command)
     return app
 

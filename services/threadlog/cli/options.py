@@ -76,6 +76,12 @@ class ThreadGroup(_WithExamples, TyperGroup):
     )
 
 
+class TopicsGroup(_WithExamples, TyperGroup):
+    """The commands on the topics of a cluster."""
+
+    EXAMPLES = ("threadlog topics plan", "threadlog topics apply")
+
+
 def with_examples(*lines: str) -> type[TyperCommand]:
     """The class of a command whose help opens with these lines."""
     return type("ExampleCommand", (_WithExamples, TyperCommand), {"EXAMPLES": lines})

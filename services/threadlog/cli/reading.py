@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from threadlog.bootstrap.reading import reading
+from threadlog.bootstrap.reading import has_log, reading
 from threadlog.cli.event_text import event_text
 from threadlog.cli.names import NO_THREAD, find_event, find_thread, short
 from threadlog.cli.plain import cut, one_line
@@ -50,7 +50,7 @@ async def ls(
 ) -> None:
     """Threads by last activity, newest first."""
     rows: list[ThreadRow] = []
-    if before is not None or settings.log_file().exists():
+    if before is not None or has_log(settings):
         async with open_reader(settings) as reader:
             place = None if before is None else await find_thread(reader, before)
             rows += await reader.views.threads(reader.tenant, limit=limit + 1, before=place)

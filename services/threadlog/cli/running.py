@@ -141,7 +141,7 @@ def _notice(progress: Progress) -> Callable[[str], None]:
 
 
 async def _folder(settings: Settings, request: RunRequest) -> Path | None:
-    """The folder to work in, checked; None: the thread's own, as it is.
+    """The folder to work in, checked where the calls run in this process; None: as it is.
 
     Raises:  RefusedError: no command may work there.
     """
@@ -150,7 +150,7 @@ async def _folder(settings: Settings, request: RunRequest) -> Path | None:
     if request.thread is not None and request.workspace is None:
         return None
     folder = (request.workspace or Path()).resolve()
-    if not request.is_copied:
+    if not request.is_copied and not settings.is_cluster:
         ref = WorkspaceRef(WorkspaceId(draw()), LOCAL_TENANT, ThreadId(draw()), folder)
         await make_tools(settings).prepare(ref)
     return folder

@@ -16,6 +16,7 @@ from threadlog.cli.thread_documents import (
     TreeDocument,
     UsageDocument,
 )
+from threadlog.cli.topics import TopicsDocument
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
@@ -26,6 +27,7 @@ DOCUMENTS: Mapping[str, type[Document]] = {
     "thread-ls": ThreadsDocument,
     "thread-show": ShowDocument,
     "thread-tree": TreeDocument,
+    "topics": TopicsDocument,
     "usage": UsageDocument,
     "version": VersionDocument,
 }

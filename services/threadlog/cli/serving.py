@@ -1,4 +1,4 @@
-"""`up` and `scripted-model`: processes that run until they are told to end."""
+"""`up`, `serve` and `scripted-model`: processes that run until they are told to end."""
 
 import asyncio
 import signal
@@ -21,6 +21,26 @@ async def up(settings: Settings, screen: Screen, script: Path | None) -> None:
 
     async def work(stop: asyncio.Event) -> None:
         await serve(settings, RunOptions(actor(), script), notice, stop)
+
+    await _until_told(screen, work)
+
+
+async def serve_one(
+    settings: Settings, screen: Screen, service: str, metrics_port: int | None
+) -> None:
+    """The service ran until Ctrl-C or SIGTERM, and left in order."""
+    from threadlog.bootstrap.serving import PORTS, serve_service
+
+    name = next(known for known in PORTS if known == service)
+    if metrics_port is not None:
+        metrics = settings.metrics.model_copy(update={"port": metrics_port})
+        settings = settings.model_copy(update={"metrics": metrics})
+
+    def notice(text: str) -> None:
+        screen.note(f"threadlog: {plain(text)}")
+
+    async def work(stop: asyncio.Event) -> None:
+        await serve_service(settings, name, notice, stop)
 
     await _until_told(screen, work)
 

@@ -4,7 +4,7 @@ import csv
 import io
 from typing import get_args
 
-from threadlog.bootstrap.reading import reading
+from threadlog.bootstrap.reading import has_log, reading
 from threadlog.cli.documents import Amounts
 from threadlog.cli.names import find_thread
 from threadlog.cli.plain import cut, one_line
@@ -50,7 +50,7 @@ async def usage(
             only = (await find_thread(reader, thread)).thread_id
             rows += await reader.views.usage(reader.tenant, by, only)
             rows += await reader.views.usage(reader.tenant, (), only)
-    elif settings.log_file().exists():
+    elif has_log(settings):
         async with reading(settings) as reader:
             rows += await reader.views.usage(reader.tenant, by)
             rows += await reader.views.usage(reader.tenant, ())

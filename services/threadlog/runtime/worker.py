@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from threadlog.events.envelope import Event
 from threadlog.ids import Position, TenantId, ThreadId
-from threadlog.limits import LANES_MAX
+from threadlog.limits import BACKLOG_RECORDS_MAX, LANES_MAX
 from threadlog.ports.log import Log, Record
 from threadlog.runtime.lanes import Lane, Lanes
 from threadlog.runtime.ledger import Ledger
@@ -87,6 +87,9 @@ class Worker(Generic[L]):
         self._known = Position(0)
         self.position = Position(0)
         self.ledger = Ledger(self.position)
+        self._backlogged = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self.has_ended = False
         self.broken: set[ThreadId] = set()
 
@@ -113,6 +116,7 @@ class Worker(Generic[L]):
                 self.ledger.see(self.position)
                 self._service.on_batch(self.position, list(touched.values()))
                 self._known = max(self._known, self._lanes.evict(self._service.is_idle))
+                await self._has_room.wait()
         finally:
             self.has_ended = True
             tasks = list(self._tasks)
@@ -142,6 +146,9 @@ class Worker(Generic[L]):
     def break_lane(self, lane: Lane[L]) -> None:
         """Nothing is decided in the lane any more; the error in hand is reported."""
         lane.broken = True
+        if lane.backlog is not None:
+            self._count_backlog(-len(lane.backlog))
+            lane.backlog = None
         self.broken.add(lane.thread_id)
         _log.exception("%s: thread %s stopped", self._service.name, lane.thread_id)
         self._service.on_broken(lane)
@@ -162,6 +169,7 @@ class Worker(Generic[L]):
                 self._start_load(lane, Position(self._known + 1))
         if lane.backlog is not None:
             lane.backlog.append(record)
+            self._count_backlog(1)
             return None
         self._judge(lane, event, record.position)
         return lane
@@ -185,6 +193,14 @@ class Worker(Generic[L]):
         task = self.spawn(lane, self._load(lane, before))
         task.add_done_callback(lambda _: ledger.close(at))
 
+    def _count_backlog(self, records: int) -> None:
+        """So many more wait for a load; with too many of them nothing more is read for a while."""
+        self._backlogged += records
+        if self._backlogged > BACKLOG_RECORDS_MAX:
+            self._has_room.clear()
+        elif self._backlogged <= BACKLOG_RECORDS_MAX // 4:
+            self._has_room.set()
+
     async def _load(self, lane: Lane[L], before: Position) -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -193,6 +209,7 @@ class Worker(Generic[L]):
         lane.state, lane.position = loaded.state, loaded.position
         self._service.on_loaded(lane, loaded)
         backlog, lane.backlog = lane.backlog or [], None
+        self._count_backlog(-len(backlog))
         for record in backlog:
             if record.event is not None:
                 self._judge(lane, record.event, record.position)

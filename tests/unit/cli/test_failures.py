@@ -23,9 +23,11 @@ CODES: dict[type[ThreadlogError], int] = {
     errors.TransientError: 3,
     errors.LogUnavailableError: 3,
     errors.LockedError: 3,
+    errors.ViewsRebuildingError: 3,
     errors.CorruptError: 1,
     errors.RecordError: 1,
     errors.LogFileError: 1,
+    errors.HistoryTruncatedError: 1,
 }
 
 
@@ -84,4 +86,4 @@ def test_a_problem_says_code_title_detail_and_whether_to_retry() -> None:
 
 
 def test_F83_exit_codes_are_the_documented_ones() -> None:
-    assert [int(code) for code in ExitCode] == [0, 1, 2, 3, 4, 5, 6, 7, 130, 141, 143]
+    assert [int(code) for code in ExitCode] == [0, 1, 2, 3, 4, 5, 6, 7, 9, 130, 141, 143]
