@@ -25,7 +25,7 @@ async def health(settings: Settings) -> tuple[Finding, ...]:
     Units:   each check has 10 s.
     """
     findings: list[Finding] = []
-    for name, check in _CHECKS:
+    for name, check in _checks(settings):
         try:
             findings += await asyncio.wait_for(check(settings), _CHECK_S)
         except TimeoutError:
@@ -107,9 +107,15 @@ async def _check_models(settings: Settings) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-_CHECKS: tuple[tuple[str, Check], ...] = (
-    ("data folder", _check_folders),
-    ("log", _check_log),
-    ("sandbox", _check_sandbox),
-    ("model", _check_models),
-)
+def _checks(settings: Settings) -> tuple[tuple[str, Check], ...]:
+    log: tuple[tuple[str, Check], ...] = (("log", _check_log),)
+    if settings.is_cluster:
+        from threadlog.bootstrap.cluster_health import CHECKS
+
+        log = CHECKS
+    return (
+        ("data folder", _check_folders),
+        *log,
+        ("sandbox", _check_sandbox),
+        ("model", _check_models),
+    )

@@ -33,7 +33,10 @@ async def _machine() -> tuple[Finding, ...]:
         # What is wrong is known; the rest is checked with what is left.
         broken = Finding("fail", "config", str(error), "correct or unset this variable")
         return (broken, *await health(Settings.model_construct()))
-    return (Finding("ok", "config", f"log {settings.log_file()}"), *await health(settings))
+    return (
+        Finding("ok", "config", f"log {settings.kafka.bootstrap or settings.log_file()}"),
+        *await health(settings),
+    )
 
 
 def _terminal(screen: Screen) -> Finding:

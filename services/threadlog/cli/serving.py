@@ -10,11 +10,20 @@ from threadlog.bootstrap.script_server import serve_script
 from threadlog.cli.plain import plain
 from threadlog.cli.running import actor
 from threadlog.cli.terminal import Screen
+from threadlog.errors import UsageError
 from threadlog.settings import Settings
 
 
 async def up(settings: Settings, screen: Screen, script: Path | None) -> None:
-    """All services ran until Ctrl-C or SIGTERM, and what they carried was left in order."""
+    """All services ran until Ctrl-C or SIGTERM, and what they carried was left in order.
+
+    Raises:  UsageError: the settings name a cluster.
+    """
+    if settings.is_cluster:
+        raise UsageError(
+            "up runs on a file, and THREADLOG_KAFKA__BOOTSTRAP names a cluster: unset it, "
+            "or run its services with threadlog serve"
+        )
 
     def notice(text: str) -> None:
         screen.note(f"threadlog: {plain(text)}")
