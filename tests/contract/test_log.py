@@ -1,4 +1,4 @@
-"""The log suite over memory and SQLite."""
+"""The log suite over memory, SQLite and a Kafka broker."""
 
 import contextlib
 import sqlite3
@@ -10,9 +10,10 @@ import pytest
 from tests.contract.backends import opened
 from tests.contract.log_suite import LogSuite
 from tests.helpers.events import LOCAL, WHEN
+from tests.helpers.kafka import append_raw, make_config, make_topics, running_log
 from threadlog.adapters.memory.log import MemoryLog
 from threadlog.adapters.sqlite.log import SqliteLog
-from threadlog.ids import Position, ThreadId
+from threadlog.ids import Partition, Position, ThreadId
 from threadlog.ports.log import Log
 
 
@@ -57,3 +58,26 @@ class TestSqliteLog(LogSuite):
             )
         assert cursor.lastrowid is not None
         return Position(cursor.lastrowid)
+
+
+class TestKafkaLog(LogSuite):
+    starts_empty = True
+    survives_reopening = True
+    takes_rubbish = True
+
+    @pytest.fixture
+    async def log(self, kafka_bootstrap: str) -> AsyncIterator[Log]:
+        self.config = make_config(kafka_bootstrap)
+        await make_topics(self.config)
+        async with contextlib.AsyncExitStack() as self.stack:
+            yield await self.reopened()
+
+    async def reopened(self) -> Log:
+        await self.stack.aclose()
+        log = await self.stack.enter_async_context(running_log(self.config))
+        return log.partition(Partition(0))
+
+    async def inject(self, thread: ThreadId) -> Position:
+        """Someone with a console producer at hand."""
+        [position] = append_raw(self.config, [(thread.encode(), [("ce_id", b"?")], b"no json")])
+        return position

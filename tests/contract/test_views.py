@@ -1,4 +1,4 @@
-"""The suites of views, usage and snapshots over memory and SQLite."""
+"""The suites of views, usage and snapshots over memory, SQLite and Redis."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.backends import opened
+from tests.contract.redis_parts import redis_parts
 from tests.contract.snapshots_suite import SnapshotsSuite
 from tests.contract.usage_suite import UsageSuite
 from tests.contract.views_suite import Parts, ViewsSuite
@@ -31,3 +32,10 @@ class TestSqliteViews(ViewsSuite, UsageSuite, SnapshotsSuite):
         async with opened(tmp_path / "threadlog.db") as file:
             views = SqliteViews(file)
             yield Parts(SqliteLog(file), views, views, SqliteSnapshots(file))
+
+
+class TestRedisViews(ViewsSuite, UsageSuite, SnapshotsSuite):
+    @pytest.fixture
+    async def parts(self, redis_url: str) -> AsyncIterator[Parts]:
+        async with redis_parts(redis_url) as redis:
+            yield redis.parts()

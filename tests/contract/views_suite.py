@@ -252,9 +252,10 @@ class ViewsSuite:
         assert await views.find(LOCAL, thread, missing) is None
 
     async def test_records_are_the_thread_s_own_judged_or_not(self, parts: Parts) -> None:
+        """Void or accepted, each with a seq of its own."""
         thread, other = ThreadId(ids.draw()), ThreadId(ids.draw())
         events = [message(f"m{n}", thread if n % 2 else other) for n in range(12)]
-        receipts, _ = await judge(parts, events, [None, 0] * 6)
+        receipts, _ = await judge(parts, events, [None if n % 4 < 2 else n // 4 for n in range(12)])
         await parts.log.append([message("unjudged", thread)])
         after, before = receipts[2].position, receipts[9].position
         found = await parts.views.records(LOCAL, thread, after=after, before=before)
@@ -262,12 +263,11 @@ class ViewsSuite:
         assert [r.position for r in found] == [receipts[n].position for n in (3, 5, 7)]
 
     async def test_more_records_than_one_read_takes(self, parts: Parts) -> None:
+        """What was judged: views in another place than the log know of no other record."""
         thread = ThreadId(ids.draw())
         events = [message(f"m{n}", thread) for n in range(1_100)]
-        receipts: list[Receipt] = []
-        for at in range(0, len(events), 275):
-            receipts += await parts.log.append(events[at : at + 275])
-        await apply(parts, ViewBatch(Position(0), receipts[-1].position))
+        seqs = [None if n % 5 == 1 else n - (n + 3) // 5 for n in range(1_100)]
+        receipts, _ = await judge(parts, events, seqs)
         first, last = receipts[0].position, receipts[-1].position
         found = await parts.views.records(
             LOCAL, thread, after=Position(first - 1), before=Position(last + 1)

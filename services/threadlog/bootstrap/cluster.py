@@ -78,6 +78,7 @@ async def open_cluster(
         await log.start()
         stack.push_async_callback(log.close)
         views = RedisViews(client, channels, identity, log)
+        stack.push_async_callback(views.aclose)
         await views.check()
         notify = RedisNotify(client, channels, identity)
         stack.push_async_callback(notify.aclose)

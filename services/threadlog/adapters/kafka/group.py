@@ -26,6 +26,7 @@ from threadlog.ports.group import GroupListener
 
 _log = logging.getLogger("threadlog.kafka")
 _POLL_S = 0.05
+_ASK_AGAIN_S = 0.02
 _ASK_S = 1.0
 """How long the broker may take to say what was committed; it is asked again."""
 _COMMIT_MS = 1_000
@@ -48,7 +49,11 @@ class KafkaGroup:
         self._held: set[Partition] = set()
         self._untold: set[Partition] = set()
         """Held, but the listener does not know yet: their commits are still being asked for."""
+        self._asked: dict[Partition, Position] = {}
+        """The last commit of each held partition: an older one that fails is not repeated."""
         self._is_leaving = threading.Event()
+        self._pause = threading.Event()
+        """Never set: a wait that is no sleep of the process."""
         self._thread: threading.Thread | None = None
 
     # -- on the loop
@@ -116,10 +121,10 @@ class KafkaGroup:
             if ends_membership(error):
                 raise KafkaException(error)
         self._tell_assigned(consumer)
-        self._commit(consumer, self._take_wanted(self._held))
-        # The broker would take a commit for a partition that is another's by now.
         with self._lock:
-            self._wanted.clear()
+            wanted, self._wanted = self._wanted, {}
+        # The broker would take a commit for a partition that is another's by now.
+        self._commit(consumer, {p: wanted[p] for p in self._held if p in wanted})
 
     def _tell_assigned(self, consumer: Consumer) -> None:
         """The listener hears of new partitions once it is known what was committed for them."""
@@ -154,13 +159,16 @@ class KafkaGroup:
             if cause is None:
                 continue
             _log.info("group: commit of partition %s: %s", place.partition, cause.str())
-            if isinstance(mapped(cause, "commit"), TransientError):
+            partition, position = Partition(place.partition), Position(place.offset)
+            is_latest = self._asked.get(partition) == position
+            if is_latest and isinstance(mapped(cause, "commit"), TransientError):
                 with self._lock:
-                    self._wanted.setdefault(Partition(place.partition), Position(place.offset))
+                    self._wanted.setdefault(partition, position)
 
     def _commit(self, consumer: Consumer, positions: Mapping[Partition, Position]) -> None:
         if not positions:
             return
+        self._asked.update(positions)
         places = [
             TopicPartition(self._config.events_topic, partition, position)
             for partition, position in positions.items()
@@ -198,6 +206,7 @@ class KafkaGroup:
                 return
             if all(place.offset >= positions[Partition(place.partition)] for place in places):
                 return
+            self._pause.wait(_ASK_AGAIN_S)
 
     # -- callbacks, inside `poll` or `close`
 
@@ -241,6 +250,8 @@ class KafkaGroup:
         gone = {Partition(place.partition) for place in places}
         self._held -= gone
         self._untold -= gone
+        for partition in gone:
+            self._asked.pop(partition, None)
         consumer.incremental_unassign(places)
 
     # -- from the thread to the loop

@@ -120,6 +120,7 @@ class KafkaLog:
                 self._knows_leaders = True
             asked = self._admin.list_offsets({place: _LATEST}, request_timeout=_END_MS / 1_000)
             answer = await asyncio.wrap_future(asked[place])
+            self._admin.poll(0)  # what the client has to say of itself does not pile up
         except KafkaException as error:
             raise of_exception(error, f"end of partition {partition}") from error
         return Position(answer.offset)

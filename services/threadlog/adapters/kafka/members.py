@@ -75,8 +75,8 @@ class KafkaMembers:
         return await asyncio.shield(self._failed)
 
     async def is_gone(self, worker: WorkerId) -> bool:
-        if self._is_leaving.is_set():
-            return False
+        if self._is_leaving.is_set() or not self._threads:
+            return False  # nobody asks: that is doubt
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         with self._question:
             self._waiting.append((worker, answer))

@@ -123,6 +123,8 @@ class Reader:
         """Obey, read, hand over: once."""
         self._wake.clear()
         self._obey(consumer)
+        if not self._subscribers:
+            consumer.poll(0)  # what the client has to say of itself does not pile up
         if not self._balance(consumer):
             self._wake.wait(_POLL_S)
             return

@@ -11,14 +11,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
-    OffsetSpec,
     ResourceType,
     TopicDescription,
 )
@@ -32,7 +31,6 @@ from threadlog.ports.log import LogIdentity
 APPLY_COMMAND = "threadlog topics apply"
 _ASK_S = 10.0
 _ASK_AGAIN_S = 0.05
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
 _MESSAGE_BYTES_MIN = 1_000_000
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Nothing of the log is ever thrown away; checked at every start."""
@@ -259,16 +257,17 @@ class _Admin:
 
     async def until_usable(self, topic: NewTopic) -> None:
         """The topic's partitions have leaders: a client that met it earlier would rest first."""
-        places = {TopicPartition(topic.topic, n): _LATEST for n in range(topic.num_partitions)}
-        async with asyncio.timeout(_ASK_S):
-            while True:
-                asked = self._client.list_offsets(places, request_timeout=_ASK_S)
-                answers = await asyncio.gather(
-                    *map(asyncio.wrap_future, asked.values()), return_exceptions=True
-                )
-                if not any(isinstance(answer, BaseException) for answer in answers):
-                    return
-                await asyncio.sleep(_ASK_AGAIN_S)
+        deadline_s = asyncio.get_running_loop().time() + _ASK_S
+        while True:
+            found = (await self.described([topic.topic])).get(topic.topic)
+            partitions = [] if found is None else found.partitions
+            if sum(partition.leader is not None for partition in partitions) == (
+                topic.num_partitions
+            ):
+                return
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise LogUnavailableError(f"topic {topic.topic} was made but has no leaders yet")
+            await asyncio.sleep(_ASK_AGAIN_S)
 
     async def configure(self, changes: list[Change]) -> None:
         resources = []

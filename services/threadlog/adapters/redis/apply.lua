@@ -37,9 +37,14 @@ local function remember(ids, id, position, following, always)
   if first .. kept ~= known then redis.call('HSET', ids, id, first .. kept) end
 end
 
+-- By index, what this call has placed there: most causes are not far from their effects.
+local placed = {}
+
 -- The seq + 1 of the accepted event `cause` among those before `seq`, or OUTSIDE. Only those
 -- before: so a repeat, which finds later entries too, writes the same.
 local function cause_of(index, ids, cause, seq)
+  local near = placed[index] and placed[index][cause]
+  if near and near < seq then return long(near + 1) end
   local known = redis.call('HGET', ids, cause)
   local following = known and string.sub(known, 9, 16) or NONE
   if following ~= NONE then
@@ -100,6 +105,8 @@ function writes.J(head, line)
   local seq, link = number(seq8), NONE
   if flags >= 2 then link = cause_of(KEYS[index], KEYS[ids], cause, seq) end
   redis.call('SETRANGE', KEYS[index], seq * ENTRY, position .. link .. id)
+  placed[KEYS[index]] = placed[KEYS[index]] or {}
+  placed[KEYS[index]][id] = seq
   remember(KEYS[ids], id, position, long(seq + 1), flags % 2 == 1)
   if link == OUTSIDE then
     redis.call('ZADD', KEYS[outside], 0, cause .. thread .. seq8 .. position)

@@ -24,7 +24,6 @@ from functools import partial
 from threadlog.adapters.redis import rows
 from threadlog.adapters.redis.connect import Argument
 from threadlog.adapters.redis.layout import Keys, packed, place_of
-from threadlog.events.codec import to_cloud_event
 from threadlog.limits import (
     RECENT_EVENTS_MAX,
     RECENT_IDLE_MS,
@@ -114,7 +113,7 @@ def _pieces(keys: Keys, batch: ViewBatch) -> Iterator[Piece]:
         if judged.seq is None:
             yield scope, rows.encode_void(judged), partial(_void, scope=scope, judged=judged)
         else:
-            line = to_cloud_event(judged.event, judged.seq)
+            line = rows.encode_event(judged.event)
             yield scope, line, partial(_accepted, scope=scope, judged=judged)
     for snapshot in batch.snapshots:
         scope = keys.of(snapshot.tenant_id, snapshot.thread_id)

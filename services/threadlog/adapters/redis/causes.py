@@ -18,6 +18,7 @@ from threadlog.adapters.redis.layout import (
     packed,
 )
 from threadlog.adapters.redis.reading import Found, Home, Reading
+from threadlog.errors import ViewsRebuildingError
 from threadlog.ids import EventId, Partition, Seq, TenantId, ThreadId, uuid_text
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.views import StoredEvent
@@ -105,7 +106,7 @@ async def _cause_of(reading: Reading, pieces: _Pieces, node: Node) -> Node | Non
         return None if cause is None else Node(home, cause)
     if not entry.is_outside:
         return None
-    [stored] = await reading.at(home, [entry.seq])
+    [stored] = await _stored(reading, [node])
     if stored.event.caused_by is None:
         return None
     there, found = await _located(reading, home, stored.event.caused_by)
@@ -208,11 +209,16 @@ def _in_order(nodes: Iterable[Node]) -> list[Node]:
 
 
 async def _stored(reading: Reading, nodes: Sequence[Node]) -> list[StoredEvent]:
-    """The events of these nodes, in their order."""
+    """The events of these nodes, in their order.
+
+    Raises:  ViewsRebuildingError: the views went back since the nodes were read.
+    """
     homes = {node.home.thread: node.home for node in nodes}
     found: dict[tuple[ThreadId, Seq | None], StoredEvent] = {}
     for thread, home in homes.items():
         seqs = sorted(node.entry.seq for node in nodes if node.home.thread == thread)
         for stored in await reading.at(home, seqs):
             found[thread, stored.seq] = stored
+    if len(found) < len(nodes):
+        raise ViewsRebuildingError(f"the views of {reading.identity.topic} went back just now")
     return [found[node.home.thread, node.entry.seq] for node in nodes]

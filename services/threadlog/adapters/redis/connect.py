@@ -45,7 +45,9 @@ class RedisClient:
         """
         try:
             parts = urlsplit(url)
-            self.address = f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}"
+            is_local = parts.scheme == "unix"
+            place = parts.path if is_local else f"{parts.hostname or ''}:{parts.port or 6379}"
+            self.address = f"{parts.scheme}://{place}"
             self._pool = ConnectionPool.from_url(
                 url,
                 # One call too many would be refused rather than wait: the gate lets none through.
@@ -54,11 +56,11 @@ class RedisClient:
                 # 3.11); ours is in `run`.
                 socket_timeout=None,
                 socket_connect_timeout=CONNECT_MS / 1_000,
-                socket_keepalive=parts.scheme != "unix" or None,
                 health_check_interval=HEALTH_S,
                 # Once, on a connection that the other side closed: every call may be repeated.
                 retry=Retry(NoBackoff(), 1, (RedisConnectionError,)),
                 protocol=2,
+                **({} if is_local else {"socket_keepalive": True}),
             )
         except ValueError as error:
             raise UsageError(f"{SETTING} is no address of a Redis") from error
@@ -96,11 +98,14 @@ class RedisClient:
             except FOREIGN as error:
                 raise mapped(error, self.address) from error
 
-    async def batch(self, commands: Sequence[Command], *, atomic: bool = True) -> list[Any]:
-        """The replies to all commands in one round trip; `atomic`: nothing comes between them."""
+    async def batch(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to all commands in one round trip.
+
+        Others' commands may come between them. Not in MULTI: a full Redis refuses even reads there.
+        """
 
         async def call(redis: "Redis") -> list[Any]:
-            pipeline = redis.pipeline(transaction=atomic)
+            pipeline = redis.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
             return await pipeline.execute()

@@ -16,7 +16,7 @@ id is UUID text, so `tenant:thread` joins without ambiguity; no other id stands 
 `idx:<thread>`       string  entry n of accepted event n, `ENTRY` bytes
 `ids:<thread>`       hash    event id -> position of the first copy, seq + 1; of inputs and voids
 `voids:<thread>`     zset    JSON [position, event id, reason], scored by position
-`recent:<thread>`    stream  `<seq>-1` -> the event as a CloudEvents line; the newest ones only
+`recent:<thread>`    stream  `<seq>-1` -> envelope and body; the newest ones only
 `facts:<thread>`     hash    position -> JSON
 ===================  ======  ==================================================================
 """

@@ -88,7 +88,7 @@ class RedisNotify:
                 frames = [self._outbox.popleft() for _ in range(count)]
                 commands: list[Command] = [("PUBLISH", c, encode_frame(f)) for c, f in frames]
                 try:
-                    await self._client.batch(commands, atomic=False)
+                    await self._client.batch(commands)
                 except ThreadlogError:
                     # These are lost. Those that come meanwhile wait for Redis, the newest of them.
                     await asyncio.sleep(RETRY_S)
@@ -140,6 +140,11 @@ class LiveListener:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return self._backlog.popleft()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether Redis has confirmed that it listens, on a connection that is still good."""
+        return self._heard.is_set()
 
     async def heard(self) -> None:
         """Redis has confirmed that it listens."""

@@ -59,10 +59,12 @@ class RedisPartitionViews:
         await self._moves.reaches(position)
 
     async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
-        values, members = await self._client.batch(
-            [("HMGET", self._keys.meta, *meta.FIELDS), ("SMEMBERS", self._keys.open)]
+        asked = ("HMGET", self._keys.meta, *meta.FIELDS)
+        before, members, behind = await self._client.batch(
+            [asked, ("SMEMBERS", self._keys.open), asked]
         )
-        meta.readable(values, self._identity)
+        for values in (before, behind):
+            meta.readable(values, self._identity)
         names = sorted(member.decode().split(":", 1) for member in members)
         return [(TenantId(tenant), ThreadId(thread)) for tenant, thread in names]
 

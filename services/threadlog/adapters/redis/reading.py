@@ -1,4 +1,4 @@
-"""Guarded reads: whatever is read, the views' meta is read in the same step and looked at first.
+"""Guarded reads: whatever is read, the views' meta is read with it, before and behind.
 
 So a lost or half-built view is an error and never an empty thread, and nothing of a position above
 the watermark is taken for a fact (see batches.py).
@@ -22,7 +22,6 @@ from threadlog.adapters.redis.layout import (
 )
 from threadlog.adapters.redis.scripts import FIND, RECORDS
 from threadlog.errors import CorruptError, RecordError, ViewsRebuildingError
-from threadlog.events.codec import from_cloud_event
 from threadlog.events.envelope import Event
 from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId
 from threadlog.limits import KIB, READ_EVENTS_MAX
@@ -71,12 +70,15 @@ class Reading:
         return Home(tenant, thread, partition, keys_of(self.identity, partition).of(tenant, thread))
 
     async def guarded(self, keys: Keys, commands: Sequence[Command]) -> tuple[Position, list[Any]]:
-        """The watermark, and the replies to `commands` at that watermark.
+        """A watermark, and the replies to `commands`, which hold everything up to it.
 
         Raises:  ViewsRebuildingError: the partition's views are not whole.
         """
-        values, *replies = await self.client.batch([("HMGET", keys.meta, *meta.FIELDS), *commands])
-        return meta.readable(values, self.identity), replies
+        asked: Command = ("HMGET", keys.meta, *meta.FIELDS)
+        before, *replies, behind = await self.client.batch([asked, *commands, asked])
+        # Behind them, too: else Redis could have been emptied in between.
+        meta.readable(behind, self.identity)
+        return meta.readable(before, self.identity), replies
 
     async def guarded_each(self, wanted: Sequence[tuple[Keys, Command]]) -> list[Any]:
         """The reply to each command, of any partitions, in one round trip.
@@ -85,17 +87,12 @@ class Reading:
         """
         if not wanted:
             return []
-        commands: list[Command] = []
-        for keys, command in wanted:
-            commands += (("HMGET", keys.meta, *meta.FIELDS), command)
-        # What is gone by the time of the command was not there at its meta either, unless Redis
-        # was emptied in between: so the partitions are asked again behind it.
-        homes = {keys.meta: keys for keys, _ in wanted}
-        commands += [("HMGET", name, *meta.FIELDS) for name in homes]
-        replies = await self.client.batch(commands, atomic=False)
-        for values in (*replies[: 2 * len(wanted) : 2], *replies[2 * len(wanted) :]):
+        metas = list({keys.meta for keys, _ in wanted})
+        asked: list[Command] = [("HMGET", name, *meta.FIELDS) for name in metas]
+        replies = await self.client.batch([*asked, *(command for _, command in wanted), *asked])
+        for values in (*replies[: len(metas)], *replies[-len(metas) :]):
             meta.readable(values, self.identity)
-        return replies[1 : 2 * len(wanted) : 2]
+        return replies[len(metas) : -len(metas)]
 
     async def page(self, home: Home, first: Seq, count: int) -> list[Entry]:
         """At most `count` entries of the thread's index from seq `first` on."""
@@ -293,10 +290,8 @@ def _kept(home: Home, entry: Entry, line: bytes | None) -> Event | None:
     if line is None:
         return None
     try:
-        event, seq = from_cloud_event(line)
+        event = rows.decode_event_line(line)
     except RecordError:
         return None
-    is_it = (event.event_id, event.thread_id, event.tenant_id, seq) == (
-        *(entry.event_id, home.thread, home.tenant, entry.seq),
-    )
-    return event if is_it else None
+    found = (event.event_id, event.thread_id, event.tenant_id)
+    return event if found == (entry.event_id, home.thread, home.tenant) else None

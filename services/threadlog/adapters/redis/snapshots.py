@@ -22,5 +22,5 @@ class RedisSnapshots:
     async def newest(self, tenant: TenantId, thread: ThreadId) -> Snapshot | None:
         home = home_of(self._identity, tenant, thread)
         key = keys_of(self._identity, home).of(tenant, thread).of_thread("snap")
-        [data] = await self._client.batch([("GET", key)], atomic=False)
+        [data] = await self._client.batch([("GET", key)])
         return None if data is None else rows.decode_snapshot(data, tenant, thread)

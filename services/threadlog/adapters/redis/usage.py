@@ -56,7 +56,11 @@ async def _facts_of(reading: Reading, homes: Sequence[Home]) -> list[UsageFact]:
     watermark, replies = await reading.guarded(
         homes[0].keys, [("HVALS", home.keys.of_thread("facts")) for home in homes]
     )
-    facts = [decode_fact(data) for reply in replies for data in reply]
+    facts = [
+        decode_fact(data, home.tenant, home.thread)
+        for home, reply in zip(homes, replies, strict=True)
+        for data in reply
+    ]
     return [fact for fact in facts if fact.position <= watermark]
 
 

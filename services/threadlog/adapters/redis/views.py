@@ -10,7 +10,7 @@ from threadlog.adapters.redis.listing import newest_threads
 from threadlog.adapters.redis.partition import RedisPartitionViews
 from threadlog.adapters.redis.reading import Reading
 from threadlog.adapters.redis.rows import decode_row
-from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId
+from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId, is_uuid
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.log import LogIdentity, Record, Records
 from threadlog.ports.views import (
@@ -50,7 +50,7 @@ class RedisViews:
         """
         partitions = [Partition(n) for n in range(self._identity.partitions)]
         asked = [("HMGET", keys_of(self._identity, p).meta, *meta.FIELDS) for p in partitions]
-        for values in await self._client.batch(asked, atomic=False):
+        for values in await self._client.batch(asked):
             if values[0] is not None:
                 meta.belonging(values, self._identity)
 
@@ -95,7 +95,7 @@ class RedisViews:
         self, tenant: TenantId, thread: ThreadId, event_id: EventId
     ) -> StoredEvent | None:
         home = self._reading.home(tenant, thread)
-        found = await self._reading.find(home, event_id)
+        found = await self._reading.find(home, event_id) if is_uuid(event_id) else None
         if found is None:
             return None
         if found.entry is not None:
@@ -114,6 +114,8 @@ class RedisViews:
         *,
         limit: int,
     ) -> Sequence[StoredEvent]:
+        if not is_uuid(event_id):
+            return []
         home = self._reading.home(tenant, thread)
         follow = causes.ancestors if direction == "ancestors" else causes.descendants
         return await follow(self._reading, home, event_id, limit)
