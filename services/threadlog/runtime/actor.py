@@ -136,8 +136,8 @@ class Actor(Claiming[A]):
         """What the lane has read stays open until what it causes is acknowledged."""
         if lane.own.unacknowledged is None:
             ledger, at = self.worker.ledger, lane.position
-            ledger.open(at)
-            lane.own.unacknowledged = ledger, at
+            if ledger.open(at):
+                lane.own.unacknowledged = ledger, at
 
     def _close(self, lane: Lane[A]) -> None:
         if lane.own.unacknowledged is not None:
@@ -266,13 +266,12 @@ class Actor(Claiming[A]):
     def take_back(self) -> None:
         """The partition is owned again; everything was read meanwhile."""
         self.is_owner = True
-        self.worker.begin_epoch()
-        for lane in self.worker.lanes:
-            if lane.own.unacknowledged is not None:
-                # Still on its way: open in the new epoch, too.
-                _, at = lane.own.unacknowledged
-                lane.own.unacknowledged = self.worker.ledger, at
-                self.worker.ledger.open(at)
+        lanes = list(self.worker.lanes)
+        waiting = [(x.own, x.own.unacknowledged[1]) for x in lanes if x.own.unacknowledged]
+        ledger = self.worker.begin_epoch([at for _, at in waiting])
+        for own, at in waiting:
+            own.unacknowledged = ledger, at
+        for lane in lanes:
             self.act(lane)
 
     async def drain(self, timeout_ms: int) -> None:

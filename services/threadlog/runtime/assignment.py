@@ -7,12 +7,12 @@ service takes it back, under a new epoch.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from threadlog.errors import ThreadlogError
 from threadlog.ids import Partition, Position
 from threadlog.limits import REVOKE_MS
 from threadlog.ports.group import Group
@@ -82,6 +82,8 @@ class Assignment:
         self._make = make
         self._held: dict[Partition, _Held] = {}
         self._committed: dict[Partition, Position] = {}
+        self._following: set[asyncio.Task[None]] = set()
+        self._has_drained = False
         self._committing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
@@ -122,11 +124,14 @@ class Assignment:
                 task.cancel()
         await self._group.leave()
         # 2. What runs ends, or is ended.
-        held = list(self._held.values())
-        await asyncio.gather(*(h.service.drain(drain_ms) for h in held), return_exceptions=True)
-        # 3. Nothing reads any more.
-        for partition in list(self._held):
-            await self._close(partition)
+        left = dict(self._held)
+        drains = [held.service.drain(drain_ms) for held in left.values()]
+        await asyncio.gather(*drains, return_exceptions=True)
+        # 3. Nothing reads any more, not even what a follower is ending right now.
+        self._has_drained = True
+        await asyncio.gather(*self._following, return_exceptions=True)
+        for partition, held in left.items():
+            await self._close(partition, held)
 
     # -- GroupListener
 
@@ -136,6 +141,9 @@ class Assignment:
             held = self._held.get(partition)
             if held is not None:
                 held.is_owned = True
+                if held.following is not None:
+                    held.following.cancel()
+                    held.following = None
                 held.service.take_back()
                 continue
             service = self._make(partition)
@@ -163,36 +171,44 @@ class Assignment:
         held.is_owned = False
         self._committed.pop(partition, None)
         point = held.service.commit_point
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_LET_GO_S):
                 point = await held.service.let_go()
+        except TimeoutError:
+            _log.warning(
+                "%s: partition %d goes before its claims are given back", self.name, partition
+            )
+        except Exception:  # noqa: BLE001  # a worker's edge: the partition goes all the same
+            _log.exception("%s: partition %d was not let go in order", self.name, partition)
         if held.service.is_busy:
             held.following = asyncio.create_task(self._follow(partition, held))
+            self._following.add(held.following)
+            held.following.add_done_callback(self._following.discard)
         else:
-            await self._close(partition)
+            await self._close(partition, held)
         return point
 
     async def _follow(self, partition: Partition, held: _Held) -> None:
-        """The partition is read on until nothing of ours is open there, or it comes back."""
-        while held.service.is_busy and not held.is_owned:
+        """The partition is read on until nothing of ours is open there; cancelled if it is back."""
+        while held.service.is_busy and not self._has_drained:
             await asyncio.sleep(_LOOK_S)
-        held.following = None
-        if not held.is_owned:
-            await self._close(partition)
+        await self._close(partition, held)
 
-    async def _close(self, partition: Partition) -> None:
-        held = self._held.pop(partition)
-        tasks = [held.task] if held.following is None else [held.task, held.following]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _close(self, partition: Partition, held: _Held) -> None:
+        """It reads no more. A service that came later has the partition to itself."""
+        if self._held.get(partition) is held:
+            del self._held[partition]
+        held.task.cancel()
+        await asyncio.gather(held.task, return_exceptions=True)
 
     # -- beside it
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A service that ends by an error ends the worker: nothing would serve its partition."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s ended: %s", task.get_name(), error, exc_info=error)
+            # An error of ours says by itself what to do.
+            trace = None if isinstance(error, ThreadlogError) else error
+            _log.error("%s ended: %s", task.get_name(), error, exc_info=trace)
             self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
 
     def _fail(self, error: Exception) -> None:

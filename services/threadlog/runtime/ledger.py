@@ -22,9 +22,16 @@ class Ledger:
         """Everything up to `position` was handed out."""
         self._seen = max(self._seen, position)
 
-    def open(self, position: Position) -> None:
-        """The record at `position` has consequences that are not acknowledged yet."""
+    def open(self, position: Position) -> bool:
+        """The record at `position` has consequences that are not acknowledged yet.
+
+        Shapes:  False: the commit point has passed it, and never goes back. What is done late (a
+                 retry, the outcome of a long call) follows from state, not from that record.
+        """
+        if position <= self.commit_point:
+            return False
         self._open[position] += 1
+        return True
 
     def close(self, position: Position) -> None:
         """One of the consequences of the record at `position` is acknowledged, or none is due."""

@@ -25,12 +25,13 @@ class OwnedActor:
                  found in their states, not in the records.
         """
         target = committed if committed is not None else await patiently(self._log.end)
-        start = None
-        while start is None or start < target:
-            # Again, when the views were emptied in between.
+        while True:
             await patiently(lambda: self._views.wait(target))
             start = await patiently(self._views.watermark)
-        open_threads = await patiently(self._views.open_threads)
+            open_threads = await patiently(self._views.open_threads)
+            if min(start, await patiently(self._views.watermark)) >= target:
+                break
+            # Again: the views were emptied in between.
         self.is_ready = True
         await self.actor.worker.run(start, open_threads)
 

@@ -84,6 +84,7 @@ class Worker(Generic[L]):
         self._meter = meter
         self._lanes: Lanes[L] = Lanes(service.new_lane, LANES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loads: dict[asyncio.Task[None], Position] = {}
         self._known = Position(0)
         self.position = Position(0)
         self.ledger = Ledger(self.position)
@@ -113,8 +114,9 @@ class Worker(Generic[L]):
             async for batch in self._log.subscribe(after):
                 touched = {id(lane): lane for r in batch if (lane := self._deliver(r)) is not None}
                 self.position = batch[-1].position
-                self.ledger.see(self.position)
                 self._service.on_batch(self.position, list(touched.values()))
+                # Behind it: what the batch causes is open by now.
+                self.ledger.see(self.position)
                 self._known = max(self._known, self._lanes.evict(self._service.is_idle))
                 await self._has_room.wait()
         finally:
@@ -124,9 +126,17 @@ class Worker(Generic[L]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def begin_epoch(self) -> None:
-        """The partition is owned anew: what an earlier epoch left open moves nothing any more."""
-        self.ledger = Ledger(self.position)
+    def begin_epoch(self, still_open: Sequence[Position] = ()) -> Ledger:
+        """The partition is owned anew: what an earlier epoch left open moves nothing any more.
+
+        Shapes:  `still_open`: records whose consequences are on their way, open in the new one too.
+        """
+        ledger = Ledger(self.ledger.commit_point)
+        for at in (*self._loads.values(), *still_open):
+            ledger.open(at)
+        ledger.see(self.position)
+        self.ledger = ledger
+        return ledger
 
     def spawn(self, lane: Lane[L], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """`work` runs beside the loop; if it raises, the lane is broken, and that is reported."""
@@ -188,10 +198,11 @@ class Worker(Generic[L]):
     def _start_load(self, lane: Lane[L], before: Position) -> None:
         lane.backlog = []
         # Nothing of the thread lies between: what is handed out while it loads stays open.
-        ledger, at = self.ledger, Position(self.position + 1)
-        ledger.open(at)
+        at = Position(self.position + 1)
+        self.ledger.open(at)
         task = self.spawn(lane, self._load(lane, before))
-        task.add_done_callback(lambda _: ledger.close(at))
+        self._loads[task] = at
+        task.add_done_callback(lambda task: self.ledger.close(self._loads.pop(task)))
 
     def _count_backlog(self, records: int) -> None:
         """So many more wait for a load; with too many of them nothing more is read for a while."""

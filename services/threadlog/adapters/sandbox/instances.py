@@ -7,12 +7,15 @@ that lock have left running, before any claim of theirs is settled.
 import fcntl
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 from threadlog.adapters.sandbox.records import RunRecords
 from threadlog.errors import RefusedError
 
 _LOCK = "lock"
+_HIDDEN = "."
+"""A folder that is being made; no command was started from it yet."""
 
 
 class RunnerFolder:
@@ -26,14 +29,21 @@ class RunnerFolder:
     def claim(cls, root: Path, instance: str) -> "RunnerFolder":
         """The folder of `instance` exists, and its lock is held until the process ends.
 
-        Raises:  RefusedError: it cannot be made.
+        Raises:  RefusedError: it cannot be made, or is there already.
         """
-        path = root / instance
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return cls(path, _locked(path))
-        except OSError as error:
-            raise RefusedError(f"{path} cannot be made: {error.strerror}") from error
+        path, hidden = root / instance, root / f"{_HIDDEN}{instance}"
+        with ExitStack() as undo:
+            try:
+                hidden.mkdir(mode=0o700, parents=True)
+                undo.callback(shutil.rmtree, hidden, ignore_errors=True)
+                lock = _locked(hidden)
+                undo.callback(os.close, lock)
+                # Others see it only with its lock: without one it would be a dead runner's.
+                hidden.rename(path)
+            except OSError as error:
+                raise RefusedError(f"{path} cannot be made: {error.strerror}") from error
+            undo.pop_all()
+        return cls(path, lock)
 
     async def settle_others(self) -> None:
         """Nothing runs any more that a runner which is gone has started on this machine.
@@ -41,7 +51,7 @@ class RunnerFolder:
         Raises:  RefusedError: a process would not end.
         """
         for path in sorted(self.path.parent.iterdir()):
-            if path == self.path or not path.is_dir():
+            if path == self.path or path.name.startswith(_HIDDEN) or not path.is_dir():
                 continue
             try:
                 lock = _locked(path)
