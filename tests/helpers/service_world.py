@@ -21,6 +21,7 @@ from threadlog.adapters.memory.views import MemoryViews
 from threadlog.clock import Clock, ManualClock
 from threadlog.events.envelope import Body, Event
 from threadlog.ids import Position, ThreadId, WorkerId
+from threadlog.limits import LANES_MAX
 from threadlog.planner.prices import NO_PRICES
 from threadlog.planner.service import Planner, PlannerPorts
 from threadlog.ports.log import Log
@@ -49,6 +50,7 @@ class World:
         self.notify = MemoryNotify()
         self.members = MemoryMembers()
         self.clock: Clock = ManualClock()
+        self.lanes_max = LANES_MAX
         self.states: dict[ThreadId, ThreadState] = {}
         self.judged: list[tuple[Event, Judgement]] = []
         self._folded = 0
@@ -146,7 +148,14 @@ class World:
     def actor_ports(self, log: Log | None = None) -> ActorPorts:
         """What an actor needs, with a log of its own if one is given."""
         loader = Loader(self.views, self.snapshots)
-        return ActorPorts(log or self.log, loader, self.members, self.clock, SharedFold())
+        return ActorPorts(
+            log or self.log,
+            loader,
+            self.members,
+            self.clock,
+            SharedFold(),
+            lanes_max=self.lanes_max,
+        )
 
     @asynccontextmanager
     async def planner(
@@ -176,7 +185,7 @@ class World:
         await self.views.wait(end)
         self.members.join(WorkerId(worker))
         work: Coroutine[Any, Any, None] = actor.worker.run(
-            Position(end), await self.views.open_threads()
+            Position(end), (await self.views.open_threads()).threads
         )
         running = asyncio.create_task(work)
         try:

@@ -26,6 +26,7 @@ from threadlog.adapters.memory.snapshots import MemorySnapshots
 from threadlog.clock import ManualClock
 from threadlog.events.envelope import Body, Event
 from threadlog.ids import Partition, Position, ThreadId, WorkerId
+from threadlog.limits import LANES_MAX
 from threadlog.planner.prices import NO_PRICES
 from threadlog.planner.service import Planner, PlannerPorts
 from threadlog.ports.model import Model
@@ -132,7 +133,8 @@ class Process:
 class SharedWorld:
     """The log, its views, the groups. Use it as a context manager."""
 
-    def __init__(self, partitions: int = 1) -> None:
+    def __init__(self, partitions: int = 1, lanes_max: int = LANES_MAX) -> None:
+        self.lanes_max = lanes_max
         self.log = SharedLog(partitions)
         self.snapshots = MemorySnapshots()
         self.parts = [RemoteViews(log, self.snapshots) for log in self.log.logs]
@@ -169,7 +171,9 @@ class SharedWorld:
         """A projection of the partition runs."""
         loader = Loader(self.views, self.snapshots)
         log, views = self.log.partition(partition), self.parts[partition]
-        ports = ProjectionPorts(log, views, loader, self.notify, SharedFold())
+        ports = ProjectionPorts(
+            log, views, loader, self.notify, SharedFold(), lanes_max=self.lanes_max
+        )
         projection = Projection(ports, gather_ms)
         self._running.add(asyncio.create_task(projection.run()))
         return projection
@@ -292,7 +296,15 @@ class SharedWorld:
             views = _seen(life, "views", self.views)
             loader = Loader(views, _seen(life, "snapshots", self.snapshots))
             log = process.logs[partition]
-            ports = ActorPorts(log, loader, self.members, self.clock, SharedFold(), process.meter)
+            ports = ActorPorts(
+                log,
+                loader,
+                self.members,
+                self.clock,
+                SharedFold(),
+                process.meter,
+                self.lanes_max,
+            )
             actor = make(process, partition, ports)
             owned = OwnedActor(actor, log, _seen(life, "views", self.begun_with[partition]))
             process.made.append((partition, owned))

@@ -24,8 +24,9 @@ from threadlog.errors import CorruptError, TransientError
 from threadlog.events.step import StepStarted
 from threadlog.events.tool import ToolFinished, ToolStarted
 from threadlog.events.turn import TurnFinished
-from threadlog.ids import Partition, Position, TenantId, ThreadId
+from threadlog.ids import Partition, Position, ThreadId
 from threadlog.ports.log import Record
+from threadlog.ports.views import OpenThreads
 from threadlog.runtime.assignment import Assignment
 
 START: tuple[Maker, ...] = (created(), configured(model=MODEL), message())
@@ -134,40 +135,31 @@ async def test_nothing_is_done_before_the_views_have_passed_what_was_committed()
 
 
 class EmptiedViews:
-    """Views that are emptied right before the first answer of `method`, and stay so for now."""
+    """Views that are emptied right before open threads are first told, and stay so for now."""
 
-    def __init__(self, views: RemoteViews, method: str) -> None:
-        self._views, self._method = views, method
+    def __init__(self, views: RemoteViews) -> None:
+        self._views = views
         self.looks = 0
 
     async def wait(self, position: Position) -> None:
         await self._views.wait(position)
 
-    async def watermark(self) -> Position:
-        self._look("watermark")
-        return await self._views.watermark()
-
-    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
-        self._look("open_threads")
+    async def open_threads(self) -> OpenThreads:
+        self.looks += 1
+        if self.looks == 1:
+            self._views.moving.clear()
+            self._views.restore()
         return await self._views.open_threads()
 
-    def _look(self, method: str) -> None:
-        if method == self._method:
-            self.looks += 1
-            if self.looks == 1:
-                self._views.moving.clear()
-                self._views.restore()
 
-
-@pytest.mark.parametrize("method", ["watermark", "open_threads"])
-async def test_it_waits_again_when_the_views_were_emptied_while_it_began(method: str) -> None:
+async def test_it_waits_again_when_the_views_were_emptied_while_it_began() -> None:
     """Otherwise open threads would be sought where there are none, and their turns rest."""
     model = StepModel()
     async with SharedWorld() as world:
         await world.go(*START, thread=world.thread())
         await world.caught_up()
         world.groups["planner"].committed[P0] = Position(3)
-        world.begun_with[0] = emptied = EmptiedViews(world.parts[0], method)
+        world.begun_with[0] = emptied = EmptiedViews(world.parts[0])
         process = await world.planner("p1", model)
         await world.until(lambda: emptied.looks)
         await world.quiet()
@@ -202,7 +194,7 @@ async def test_views_that_cannot_be_reached_are_asked_until_they_can() -> None:
     async with SharedWorld() as world:
         await world.go(*START, thread=world.thread())
         await world.caught_up()
-        fails = ["wait", "watermark", "open_threads"]
+        fails = ["wait", "open_threads"]
         for name in fails:
             _failing_once(world.parts[0], name, fails)
         await world.planner("p1", model)

@@ -440,14 +440,12 @@ async def test_a_queue_that_is_there_at_the_start_becomes_a_turn() -> None:
             await ended(world)
 
 
-async def test_a_lane_that_is_about_to_act_stays_in_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_lane_that_is_about_to_act_stays_in_memory() -> None:
     """Its content is being read when the next thread comes, and there is room for one alone."""
-    monkeypatch.setattr("threadlog.runtime.worker.LANES_MAX", 1)
     model, other = StepModel(), thread_id(1)
     world = World()
     world.views = views = SlowViews(world.log, world.snapshots)
+    world.lanes_max = 1
     async with world:
         await world.go(*START)
         async with world.planner(model):

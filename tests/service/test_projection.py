@@ -266,7 +266,7 @@ async def test_F09_a_critical_unknown_event_stops_its_thread_and_no_other_one() 
         row = await world.views.thread(LOCAL, thread_id())
         assert row is not None
         assert row.status == "halted"
-        assert await world.views.open_threads() == []
+        assert (await world.views.open_threads()).threads == []
 
 
 async def test_a_version_that_is_newer_is_counted_alike() -> None:

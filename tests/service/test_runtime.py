@@ -30,7 +30,7 @@ from threadlog.events.content import ModelRef, TextPart
 from threadlog.events.envelope import Event
 from threadlog.events.step import ModelAttemptFailed
 from threadlog.events.tool import ToolFinished
-from threadlog.ids import Position, WorkerId
+from threadlog.ids import NO_POSITION, Position, WorkerId
 from threadlog.ports.log import Receipt, Record
 from threadlog.settings import Settings
 
@@ -171,7 +171,7 @@ async def test_opening_a_reader_keeps_the_locks_of_its_process(tmp_path: Path) -
 class BlindViews(MemoryViews):
     """Cannot say how far it is."""
 
-    async def begin(self, end: Position) -> Position:
+    async def begin(self, end: Position, *, reached: Position = NO_POSITION) -> Position:
         raise LogFileError("the file is damaged")
 
 

@@ -23,6 +23,9 @@ from threadlog.ports.blobs import Blobs
 from threadlog.ports.log import LogIdentity
 from threadlog.settings import Settings
 
+_LOOK_S = 1.0
+"""Frames are lost when a projection dies between a batch and telling of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -45,7 +48,7 @@ class Cluster:
 
     def reader(self) -> Reader:
         """A reader that hears frames."""
-        return Reader(self.views, self.blobs, self.notify, LOCAL_TENANT)
+        return Reader(self.views, self.blobs, self.notify, LOCAL_TENANT, look_s=_LOOK_S)
 
 
 @asynccontextmanager

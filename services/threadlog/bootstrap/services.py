@@ -91,7 +91,7 @@ class Services:
         self._run(self.projection.run(), "projection")
         await self._caught_up(end)
         # 3. Planner and tool-runner go on from there, with the threads that are open.
-        open_threads = await self.ports.partition.open_threads()
+        open_threads = (await self.ports.partition.open_threads()).threads
         self._run(self.planner.worker.run(end, open_threads), "planner")
         self._run(self.tool_runner.worker.run(end, open_threads), "tool-runner")
         # What exists by now lives as long as the process: full collections need not walk it (they
@@ -150,7 +150,8 @@ class Services:
         if self.is_busy:
             return False
         await self._caught_up(await self.ports.log.end())
-        open_threads = {thread for _, thread in await self.ports.partition.open_threads()}
+        found = await self.ports.partition.open_threads()
+        open_threads = {thread for _, thread in found.threads}
         return open_threads <= self.broken
 
     @property

@@ -6,12 +6,11 @@ started ends, or is ended after the drain timeout; the group of the living is le
 """
 
 import asyncio
-import contextlib
 import gc
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from threadlog.adapters.kafka.dead_letters import DeadLetterViews
 from threadlog.adapters.kafka.group import KafkaGroup
@@ -21,7 +20,10 @@ from threadlog.bootstrap.cluster import Cluster, open_cluster
 from threadlog.bootstrap.embedded import Notice, arm_faults, checked_tools, die, make_data_folder
 from threadlog.bootstrap.metered import MeteredLog
 from threadlog.bootstrap.models import MissingModel, close_models, load_models, load_prices
+from threadlog.clock import SystemClock
+from threadlog.errors import TransientError
 from threadlog.ids import Partition, Position, WorkerId, draw
+from threadlog.limits import LANES_MAX
 from threadlog.planner.service import Planner, PlannerPorts
 from threadlog.ports.members import Members
 from threadlog.ports.tools import Tools
@@ -46,6 +48,9 @@ ServiceName = Literal["planner", "tool-runner", "projection"]
 PORTS: Mapping[ServiceName, int] = {"planner": 9102, "tool-runner": 9103, "projection": 9104}
 """Where each service's metrics are unless the settings say otherwise."""
 _SAMPLE_S = 1.0
+_STUCK_MS = 15_000
+"""The event loop has not run for so long: the process is not well."""
+_LANES_MIN = 32
 _LABELS: Mapping[ServiceName, Service] = {
     "planner": "planner",
     "tool-runner": "tool_runner",
@@ -81,9 +86,37 @@ class Process:
             self.loader(),
             members,
             self.cluster.clock,
-            SharedFold(),
+            SharedFold(remembers=False),
             self.meter,
+            self.lanes_max,
         )
+
+    @property
+    def lanes_max(self) -> int:
+        """Lanes of one partition, so that a process that has all of them keeps its bound."""
+        return max(_LANES_MIN, LANES_MAX // self.cluster.config.partitions)
+
+
+class Health:
+    """What the pages say; told on the loop, asked on threads of requests."""
+
+    def __init__(self, clock: SystemClock) -> None:
+        self._clock = clock
+        self._beat_ms = clock.mono_ms()
+        self._waits_for: str | None = "not in its group yet"
+
+    def beat(self, waits_for: str | None) -> None:
+        """The loop runs. `waits_for`: why it is not ready, None when it is."""
+        self._beat_ms, self._waits_for = self._clock.mono_ms(), waits_for
+
+    def is_alive(self) -> bool | str:
+        """Whether the loop runs."""
+        still_ms = self._clock.mono_ms() - self._beat_ms
+        return True if still_ms < _STUCK_MS else f"nothing has moved for {still_ms // 1_000} s"
+
+    def is_ready(self) -> bool | str:
+        """Whether every partition that it has is served."""
+        return True if self._waits_for is None else self._waits_for
 
 
 async def serve_service(
@@ -119,32 +152,70 @@ async def serve_service(
         stack.push_async_callback(members.close)
         group = KafkaGroup(cluster.config)
         assignment = Assignment(name, group, make)
-        port = PORTS[name] if settings.metrics.port is None else settings.metrics.port
-        server = MetricsServer(
-            metrics, port=port, host=settings.metrics.host, is_ready=lambda: assignment.is_ready
-        )
+        health = Health(cluster.clock)
+        server = _serve_pages(settings, name, metrics, health)
         stack.callback(server.close)
-        await assignment.start()
-        sampling = asyncio.create_task(_sample(process, assignment, group))
+        sampling = asyncio.create_task(_sample(process, assignment, group, health))
         stack.callback(sampling.cancel)
         host, bound = server.address
-        notice(f"{name} {instance} is in group {cluster.config.group}; metrics on {host}:{bound}")
-        gc.freeze()
+        drain_ms = settings.worker.drain_timeout_ms
+        failure: Exception | None = None
         try:
-            await _until(stop, assignment, members)
+            if await _unless(stop, assignment.start()):
+                notice(
+                    f"{name} {instance} is in group {cluster.config.group}; "
+                    f"metrics on {host}:{bound}"
+                )
+                gc.freeze()
+                failure, is_gone = await _until(stop, assignment, members)
+                # Who is not among the living is taken for dead: nothing of it may run on.
+                drain_ms = 0 if is_gone else drain_ms
         finally:
-            await assignment.stop(settings.worker.drain_timeout_ms)
+            await assignment.stop(drain_ms)
+        if failure is not None:
+            raise failure
 
 
-async def _until(stop: asyncio.Event, assignment: Assignment, members: KafkaMembers) -> None:
-    """`stop` was set. Raises what ended a service or a membership before."""
-    failures = {asyncio.create_task(work) for work in (assignment.failed(), members.failed())}
-    waiting = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait({*failures, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (*failures, waiting):
+def _serve_pages(
+    settings: Settings, name: ServiceName, metrics: Metrics, health: Health
+) -> MetricsServer:
+    """Metrics, health and readiness, served until it is closed."""
+    port = PORTS[name] if settings.metrics.port is None else settings.metrics.port
+    return MetricsServer(
+        metrics,
+        port=port,
+        host=settings.metrics.host,
+        is_alive=health.is_alive,
+        is_ready=health.is_ready,
+    )
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Whether `work` was done before `stop` was set; else it was cancelled."""
+    working, waiting = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    is_done = working.done()
+    for task in (working, waiting):
         task.cancel()
-    for failed in failures & done:
-        raise failed.result()
+    await asyncio.gather(working, waiting, return_exceptions=True)
+    if is_done:
+        working.result()
+    return is_done
+
+
+async def _until(
+    stop: asyncio.Event, assignment: Assignment, members: KafkaMembers
+) -> tuple[Exception | None, bool]:
+    """What ended this service before `stop` was set, and whether it is none of the living now."""
+    failed = asyncio.create_task(assignment.failed())
+    gone = asyncio.create_task(members.failed())
+    waiting = asyncio.create_task(stop.wait())
+    await asyncio.wait({failed, gone, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    ended = next((task.result() for task in (gone, failed) if task.done()), None)
+    is_gone = gone.done()
+    for task in (failed, gone, waiting):
+        task.cancel()
+    return ended, is_gone
 
 
 @asynccontextmanager
@@ -182,8 +253,9 @@ def _projection(process: Process, partition: Partition) -> OwnedProjection:
         views,
         process.loader(),
         cluster.notify,
-        SharedFold(),
+        SharedFold(remembers=False),
         process.meter,
+        process.lanes_max,
     )
     return OwnedProjection(Projection(ports))
 
@@ -232,7 +304,9 @@ async def _tool_runners(
 
     def make(partition: Partition) -> OwnedActor:
         ports = process.actor(partition, members)
-        runner = ToolRunner(ports, tools, cluster.blobs, process.worker, slots)
+        runner = ToolRunner(
+            ports, tools, cluster.blobs, process.worker, slots, folder.settle_others
+        )
         return OwnedActor(runner, process.log(partition), cluster.views.partition(partition))
 
     try:
@@ -241,19 +315,31 @@ async def _tool_runners(
         folder.release()
 
 
-async def _sample(process: Process, assignment: Assignment, group: KafkaGroup) -> None:
+async def _sample(
+    process: Process, assignment: Assignment, group: KafkaGroup, health: Health
+) -> None:
     """What operators watch is measured once a second."""
     lag, loop, metrics = Lag(), asyncio.get_running_loop(), process.metrics
     cluster, rebalances = process.cluster, 0
     known: dict[Partition, Position] = {}
     while True:
+        health.beat(assignment.waits_for)
         await asyncio.sleep(_SAMPLE_S)
         services = assignment.services
-        done = {p: s.commit_point or Position(0) for p, s in services.items()}
-        with contextlib.suppress(Exception):  # a broker that is away is told by the next line
-            ends = {p: await cluster.log.partition(p).end() for p in services}
+        done = {p: point for p, point in assignment.points.items() if point is not None}
+        is_there = {"kafka": True, "redis": True}
+        try:
+            ends = {p: await cluster.log.partition(p).end() for p in done}
             records, oldest_s = lag.sample(loop.time(), ends, done)
             metrics.set_lag(cluster.config.group, cluster.config.events_topic, records, oldest_s)
+        except TransientError:
+            is_there["kafka"] = False
+        try:
+            await cluster.views.partition(Partition(0)).watermark()
+        except TransientError:
+            is_there["redis"] = False
+        metrics.up("kafka", is_there["kafka"])
+        metrics.up("redis", is_there["redis"])
         for partition, at in done.items():
             if known.get(partition) != at:
                 metrics.progress(cluster.config.group, partition, cluster.clock.now_ms() / 1_000)

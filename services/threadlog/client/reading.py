@@ -1,5 +1,6 @@
 """Reading threads: results of turns, and following a thread live."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.ids import EventId, Seq, TenantId, ThreadId, TurnId
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.blobs import Blobs
-from threadlog.ports.notify import Advanced, LiveDelta, Notify
+from threadlog.ports.notify import Advanced, Frame, LiveDelta, Notify
 from threadlog.ports.views import StoredEvent, ThreadRow, Views
 from threadlog.thread.state import add_usage
 
@@ -35,11 +36,21 @@ class TurnResult:
 class Reader:
     """Reads of one tenant."""
 
-    def __init__(self, views: Views, blobs: Blobs, notify: Notify, tenant: TenantId) -> None:
+    def __init__(
+        self,
+        views: Views,
+        blobs: Blobs,
+        notify: Notify,
+        tenant: TenantId,
+        *,
+        look_s: float | None = None,
+    ) -> None:
+        """`look_s`: how long frames may be silent before it looks by itself; None: none is lost."""
         self.views = views
         self.tenant = tenant
         self._blobs = blobs
         self._notify = notify
+        self._look_s = look_s
 
     async def thread(self, thread: ThreadId) -> ThreadRow:
         """The thread's row.
@@ -86,10 +97,15 @@ class Reader:
 
     async def _moves(self, thread: ThreadId) -> AsyncIterator[LiveDelta | None]:
         """None whenever there may be new events, once at the start; deltas between."""
-        frames = self._notify.listen(self.tenant, thread)
+        frames = self._frames(thread)
         yield None
         async for frame in frames:
             yield frame if isinstance(frame, LiveDelta) else None
+
+    def _frames(self, thread: ThreadId) -> AsyncIterator[Frame | None]:
+        """What is heard of the thread from now on; None after a silence."""
+        frames = self._notify.listen(self.tenant, thread)
+        return frames if self._look_s is None else _with_silences(frames, self._look_s)
 
     async def turn_result(self, thread: ThreadId, message: EventId, first: int) -> TurnResult:
         """The result of the turn that admits `message`, an accepted one with seq `first`.
@@ -106,11 +122,13 @@ class Reader:
 
     async def _rests(self, thread: ThreadId) -> AsyncIterator[bool]:
         """Whether the thread may be idle: at the start, and whenever the views moved."""
-        frames = self._notify.listen(self.tenant, thread)
+        frames = self._frames(thread)
         yield (await self.thread(thread)).status == "idle"
         async for frame in frames:
             if isinstance(frame, Advanced):
                 yield frame.is_idle
+            elif frame is None:
+                yield (await self.thread(thread)).status == "idle"
 
     async def find_result(
         self, thread: ThreadId, message: EventId, first: int
@@ -150,3 +168,26 @@ class Reader:
                 content = await self._blobs.get(self.tenant, text.sha256)
                 texts.append("[unavailable]" if content is None else content.decode())
         return "".join(texts)
+
+
+async def _with_silences(
+    frames: AsyncIterator[Frame], silence_s: float
+) -> AsyncIterator[Frame | None]:
+    """The frames, and None whenever none has come for so long: frames may be lost, facts not."""
+    coming: asyncio.Future[Frame] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(frames))
+            done, _ = await asyncio.wait({coming}, timeout=silence_s)
+            if not done:
+                yield None
+                continue
+            try:
+                frame = coming.result()
+            except StopAsyncIteration:
+                return
+            coming = None
+            yield frame
+    finally:
+        if coming is not None:
+            coming.cancel()

@@ -44,6 +44,7 @@ from threadlog.ports.views import StoredEvent, ThreadRow, Views
 _JUDGED_S = 30.0
 """How long a command waits for the views to judge what it appended."""
 _OTHER_BODY = "this idempotency key was used with another body: use a new key"
+_STOPPED = "stopped by an error: see the log of the projection"
 _ATTEMPTS_MAX = 4
 """How often an input is looked up and appended again after it was judged stale."""
 DELIVERIES: tuple[Delivery, ...] = ("reject", "next_turn")
@@ -204,9 +205,7 @@ class Commands:
         found = await self._views.find(self._tenant, thread, event_id)
         if found is None:
             # The view has passed its position without a judgement: the thread was given up there.
-            raise CorruptError(
-                f"thread {thread} was stopped by an error: see the log of the runtime"
-            )
+            raise CorruptError(f"thread {thread} was {_STOPPED}")
         return found
 
     async def _row(self, thread: ThreadId) -> ThreadRow:
@@ -298,6 +297,8 @@ def _intent_of(event: Event) -> object:
 
 def _accepted(found: StoredEvent) -> Accepted:
     if found.seq is None:
+        if found.void == "stopped":
+            raise CorruptError(f"thread {found.event.thread_id} was {_STOPPED}")
         if found.void == "turn_open":
             raise TurnOpenError("a turn is open: wait for it, or send with next_turn")
         raise VoidError(f"not accepted: {found.void}")

@@ -8,11 +8,12 @@ Out: turn.started turn.finished step.started step.released step.finished model.r
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from threadlog.errors import ModelError
 from threadlog.events.content import OutputPart, TextPart, ThinkingPart
 from threadlog.events.envelope import Body, Event
-from threadlog.events.step import ModelCall, StepReleased, StepStarted
+from threadlog.events.step import ModelAttemptFailed, ModelCall, StepReleased, StepStarted
 from threadlog.ids import WorkerId, caused_id
 from threadlog.limits import CALLS_PER_STEP_MAX
 from threadlog.planner.content import Content
@@ -145,6 +146,21 @@ class Planner(Actor[Planned]):
             reason=reason,
         )
 
+    def abandoned(self, claim: OwnClaim) -> Event:
+        """A request that was under way: the attempt failed, and is not made again."""
+        started = claim.event.body
+        assert isinstance(started, StepStarted)
+        body = ModelAttemptFailed(
+            claim=claim.claim_id,
+            attempt=started.attempt,
+            error_class="internal",
+            message="an error of the planner stopped the thread",
+            retryable=False,
+            delay_ms=0,
+            due_at_ms=self._ports.clock.now_ms(),
+        )
+        return self.closing_event(claim, body, caused_id(claim.claim_id, body.TYPE))
+
     def settlement(self, lane: Lane[Planned], claim: Claim, call: Call | None) -> Event:
         """A dead writer's request is asked again: its attempt is released."""
         turn = lane.state.turn
@@ -172,11 +188,12 @@ class Planner(Actor[Planned]):
         while own.content is None:
             state, position = lane.state, lane.position
             content = Content()
-            for event in await self._ports.loader.accepted(state, position):
+            for event in await patiently(partial(self._ports.loader.accepted, state, position)):
                 content.add(event)
             if lane.state.head == state.head:
                 own.content = content
-        await own.content.load(self._planner_ports.blobs, lane.tenant_id, missing)
+        content, blobs = own.content, self._planner_ports.blobs
+        await patiently(lambda: content.load(blobs, lane.tenant_id, missing))
         own.is_reading = False
         self.act(lane)
 

@@ -32,6 +32,10 @@ class Receipt:
     position: Position
 
 
+KEY_DISAGREES = "tenant and thread are not those of the record key"
+"""The problem of a record that names another tenant or thread than its key: an alarm."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record as read back.

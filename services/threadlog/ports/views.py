@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from threadlog.events.envelope import Event
-from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId, TurnId
+from threadlog.ids import NO_POSITION, EventId, Position, Seq, TenantId, ThreadId, TurnId
 from threadlog.ports.log import Record
 from threadlog.ports.snapshots import Snapshot
 
@@ -124,6 +124,14 @@ class ViewBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenThreads:
+    """Every thread, of all tenants, whose status was `open` or `queued` as of `watermark`."""
+
+    watermark: Position
+    threads: Sequence[tuple[TenantId, ThreadId]]
+
+
+@dataclass(frozen=True, slots=True)
 class UsageRow:
     """One line of a usage report: the group's values in the order asked for, and its sums."""
 
@@ -140,13 +148,17 @@ class PartitionViews(Protocol):
     An embedded log has one partition.
     """
 
-    async def begin(self, end: Position) -> Position:
+    async def begin(self, end: Position, *, reached: Position = NO_POSITION) -> Position:
         """The stored watermark, from which the projection goes on.
 
+        Shapes:  `end`: how far the log is known to go. `reached`: where the watermark is known to
+                 have been; `NO_POSITION` when the caller knows of nothing.
         Effects: where nothing is stored any more, readers are refused until the watermark has
-                 reached `end`, how far the log is known to go: a lost view is never an empty one.
-                 Repeating it is harmless.
-        Raises:  CorruptError: what is stored belongs to another log, or to a newer version.
+                 reached both: a lost view is never an empty one. Where the stored watermark is
+                 below `reached`, they are refused until it is there again: what a reader has seen
+                 does not vanish. Otherwise nothing changes. Repeating it is harmless.
+        Raises:  CorruptError: what is stored belongs to another log.
+                 RefusedError: another version has made it, and this one can not go on from there.
         """
         ...
 
@@ -172,8 +184,11 @@ class PartitionViews(Protocol):
         """The thread's row as it is stored, for the projection: while readers are refused, too."""
         ...
 
-    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
-        """Every thread whose status is `open` or `queued`, of all tenants."""
+    async def open_threads(self) -> OpenThreads:
+        """The threads that are open or queued, and the watermark, of one moment.
+
+        Raises:  TransientError: the views are being rebuilt, or cannot be reached.
+        """
         ...
 
 

@@ -1,6 +1,6 @@
 """The projection on one partition of a log that several projections share."""
 
-from threadlog.ids import Position
+from threadlog.ids import NO_POSITION, Position
 from threadlog.projection.service import Projection
 
 
@@ -17,14 +17,14 @@ class OwnedProjection:
         self.projection = projection
 
     async def run(self, committed: Position | None) -> None:
-        """Keeps the views of the partition."""
-        await self.projection.run()
+        """Keeps the views of the partition, which were at least where the group has committed."""
+        await self.projection.run(committed or NO_POSITION)
 
     async def let_go(self) -> Position | None:
         """Whoever comes next goes on from the stored watermark."""
         return self.commit_point
 
-    def take_back(self) -> None:
+    def take_back(self, committed: Position | None) -> None:
         """Never called: it is never busy, so it ends when it is let go."""
 
     async def drain(self, timeout_ms: int) -> None:

@@ -16,9 +16,9 @@ from threadlog.events.input import CancelRequested, MessageReceived
 from threadlog.events.thread import ThreadConfigured, ThreadCreated
 from threadlog.events.turn import TurnFinished
 from threadlog.faults import reach
-from threadlog.ids import NO_SEQ, Position, Seq, ThreadId
+from threadlog.ids import NO_POSITION, NO_SEQ, Position, Seq, ThreadId
 from threadlog.limits import LANES_MAX, SNAPSHOT_EVERY_EVENTS
-from threadlog.ports.log import Log, Record
+from threadlog.ports.log import KEY_DISAGREES, Log, Record
 from threadlog.ports.notify import Advanced, Notify
 from threadlog.ports.snapshots import Snapshot
 from threadlog.ports.views import (
@@ -41,6 +41,12 @@ _log = logging.getLogger("threadlog.projection")
 GATHER_MS = 10
 _GATHER_MAX = 512
 _COMPARE_S = 1.0
+_CUT = (
+    "it was cut or replaced; bring it back, or drop the views, so that they are made again of what "
+    "is left"
+)
+STOPPED = "stopped"
+"""Why no reader sees a record behind one that failed: reason of a void, never the fold's own."""
 _URGENT = (ThreadCreated, ThreadConfigured, MessageReceived, CancelRequested, TurnFinished)
 
 
@@ -78,6 +84,7 @@ class ProjectionPorts:
     notify: Notify
     folding: SharedFold
     meter: Meter = field(default_factory=NoMeter)
+    lanes_max: int = LANES_MAX
 
 
 class Projection:
@@ -93,6 +100,7 @@ class Projection:
         self._notify = ports.notify
         self._folding = ports.folding
         self._meter = ports.meter
+        self._lanes_max = ports.lanes_max
         self._threads: OrderedDict[str, Projected] = OrderedDict()
         self._broken: set[str] = set()
         self._gather_s = gather_ms / 1_000
@@ -104,15 +112,17 @@ class Projection:
         self._known = Position(0)
         self.watermark = Position(0)
         self.has_begun = False
+        self._is_behind_until = Position(0)
 
     @property
     def broken(self) -> set[ThreadId]:
         """Threads whose views stand still after an error of ours."""
         return {ThreadId(key.rpartition("/")[2]) for key in self._broken}
 
-    async def run(self) -> None:
+    async def run(self, reached: Position = NO_POSITION) -> None:
         """Follows the log from the stored watermark for ever.
 
+        Shapes:  `reached`: how far the views are known to have been.
         Effects: views move. When the stored watermark is not the one that was expected, everything
                  in memory is dropped and the log is read again from the stored one.
         """
@@ -120,7 +130,7 @@ class Projection:
             self._threads.clear()
             self._batch = Batch()
             self._lost = asyncio.get_running_loop().create_future()
-            self.watermark = self._known = await self._begin()
+            self.watermark = self._known = await self._begin(max(reached, self.watermark))
             self.has_begun = True
             following = asyncio.create_task(self._follow())
             comparing = asyncio.create_task(self._compare())
@@ -136,28 +146,33 @@ class Projection:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _begin(self) -> Position:
-        """Where the views are; if they are nowhere, readers are told so until they are back."""
+    async def _begin(self, reached: Position) -> Position:
+        """Where the views are; if that is behind where they were, readers wait until it is not."""
         end = await patiently(self._log.end)
-        watermark = await patiently(lambda: self._partition.begin(end))
+        if reached > end and reached > (end := await patiently(self._log.end)):
+            raise CorruptError(f"the log ends at {end}, but it went to {reached}: {_CUT}")
+        watermark = await patiently(lambda: self._partition.begin(end, reached=reached))
         if watermark > end and watermark > (end := await patiently(self._log.end)):
-            raise CorruptError(
-                f"the views are at {watermark}, but the log ends at {end}: it was cut or replaced; "
-                "drop the views, so that they are made again, or bring the log back"
-            )
+            raise CorruptError(f"the views are at {watermark}, but the log ends at {end}: {_CUT}")
+        self._is_behind_until = end
         return watermark
 
     async def _compare(self) -> None:
-        """Views that went back or were emptied are found without traffic, too."""
+        """Views that went back or were emptied are found without traffic, too.
+
+        Not under the lock: whoever holds it may wait for what was lost. Our own rows only ever move
+        the stored watermark forward, so one that is behind what we knew before has been lost; one
+        that is ahead is found when rows are next moved.
+        """
         while True:
             await asyncio.sleep(_COMPARE_S)
-            async with self._lock:
-                with contextlib.suppress(TransientError):
-                    # Not only asked: of views that hold nothing, readers must be told.
-                    stored = await self._partition.begin(self.watermark)
-                    if stored != self.watermark:
-                        self._lose(stored)
-                        return
+            with contextlib.suppress(TransientError):
+                # Not only asked: readers must be told.
+                known = self.watermark
+                stored = await self._partition.begin(known, reached=known)
+                if stored < known:
+                    self._lose(stored)
+                    return
 
     def _lose(self, stored: Position) -> None:
         _log.warning("views are at %d, not at %d: reading again", stored, self.watermark)
@@ -226,7 +241,7 @@ class Projection:
             self._lose(stored)
             return
         self.watermark = watermark
-        if batch.judged:
+        if batch.judged and watermark > self._is_behind_until:
             self._meter.in_view(batch.judged[0].event.occurred_at)
         for row in rows:
             frame = Advanced(row.head, row.open_turn, row.status == "idle")
@@ -235,8 +250,7 @@ class Projection:
     async def _guarded(self, batch: Batch, record: Record) -> None:
         """A record at which our own code fails stops its thread's views, never the others'."""
         if record.key in self._broken:
-            self._meter.dead_letter("stopped")
-            batch.dead_letters.append(DeadLetter(record.position, "its thread was stopped"))
+            self._set_aside(batch, record, "its thread was stopped", "stopped")
             return
         try:
             await self._project(batch, record)
@@ -246,28 +260,40 @@ class Projection:
             self._threads.pop(record.key, None)
             batch.touched.pop(record.key, None)
             reason = f"the projection failed here: {type(error).__name__}"
-            self._meter.dead_letter("failed")
-            batch.dead_letters.append(DeadLetter(record.position, reason))
+            self._set_aside(batch, record, reason, "failed")
+
+    def _set_aside(self, batch: Batch, record: Record, reason: str, kind: str) -> None:
+        """No reader sees the record, but whoever loads its thread still folds it: no hole."""
+        self._letter(batch, record, reason, kind)
+        event = record.event
+        if event is not None and event.key == record.key:
+            batch.judged.append(Judged(record.position, event, None, STOPPED))
+
+    def _letter(self, batch: Batch, record: Record, reason: str, kind: str) -> None:
+        """A pointer, counted once: views that are made again count nothing again."""
+        batch.dead_letters.append(DeadLetter(record.position, reason))
+        if record.position > self._is_behind_until:
+            self._meter.dead_letter(kind)
 
     async def _project(self, batch: Batch, record: Record) -> None:
         event = record.event
         if record.is_gap:
             return
         if event is None or event.key != record.key:
-            reason = record.problem or "key, tenant and thread disagree"
-            self._meter.dead_letter("no_envelope" if event is None else "key")
-            batch.dead_letters.append(DeadLetter(record.position, reason))
+            reason = record.problem or KEY_DISAGREES
+            self._letter(batch, record, reason, "key" if reason == KEY_DISAGREES else "no_envelope")
             return
         thread = await self._thread(record, event)
         before = thread.state
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
         judgement = self._folding.judge(before, event)
         thread.state, thread.position = judgement.state, record.position
-        self._meter.judged(event.type, judgement.void)
+        self._meter.judged(event.type, judgement.void, now_s() - began_s)
         batch.judged.append(Judged(record.position, event, judgement.seq, judgement.void))
         batch.is_urgent = batch.is_urgent or isinstance(event.body, _URGENT)
         if judgement.void == "invalid":
-            self._meter.dead_letter("invalid")
-            batch.dead_letters.append(DeadLetter(record.position, "body does not fit its schema"))
+            self._letter(batch, record, "body does not fit its schema", "invalid")
         if judgement.void is not None:
             if judgement.void == "halted":
                 batch.touched[record.key] = thread
@@ -291,7 +317,7 @@ class Projection:
         else:
             thread = await self._load(event)
         self._threads[record.key] = thread
-        if len(self._threads) > LANES_MAX:
+        if len(self._threads) > self._lanes_max:
             # Not one whose rows are still on their way: the stored ones are older than it.
             threads = self._threads.items()
             oldest = next((key for key, old in threads if old.position <= self.watermark), None)

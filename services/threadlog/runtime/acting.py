@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from threadlog.clock import Clock
 from threadlog.events.envelope import Event
 from threadlog.ids import NO_POSITION, EventId, Position
+from threadlog.limits import LANES_MAX
 from threadlog.ports.log import Log
 from threadlog.ports.members import Members
 from threadlog.runtime.claims import ClaimTable, OwnClaim, ReleaseReason
@@ -56,3 +57,4 @@ class ActorPorts:
     clock: Clock
     folding: SharedFold
     meter: Meter = field(default_factory=NoMeter)
+    lanes_max: int = LANES_MAX

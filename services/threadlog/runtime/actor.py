@@ -23,6 +23,7 @@ from threadlog.runtime.claiming import Claiming
 from threadlog.runtime.claims import OwnClaim, ReleaseReason
 from threadlog.runtime.lanes import Lane
 from threadlog.runtime.load import Loaded
+from threadlog.runtime.patience import patiently
 from threadlog.runtime.worker import Worker
 from threadlog.thread.fold import Judgement
 from threadlog.thread.state import ThreadState
@@ -41,7 +42,12 @@ class Actor(Claiming[A]):
     def __init__(self, ports: ActorPorts, worker_id: WorkerId) -> None:
         super().__init__(ports, worker_id)
         self.worker: Worker[A] = Worker(
-            ports.log, ports.loader, self, folding=ports.folding, meter=ports.meter
+            ports.log,
+            ports.loader,
+            self,
+            folding=ports.folding,
+            meter=ports.meter,
+            lanes_max=ports.lanes_max,
         )
 
     # -- what a subclass says
@@ -122,6 +128,8 @@ class Actor(Claiming[A]):
         if own.sending or lane.position < own.wait_for:
             return
         if not own.table.has_news and not (self.is_owner and self.concerns(lane.state)):
+            # Whatever was on its way has come, or the state has moved on without it.
+            self._close(lane)
             return
         if own.timer is not None:
             own.timer.cancel()
@@ -131,6 +139,8 @@ class Actor(Claiming[A]):
             own.sending = True
             self._open(lane)
             self.worker.spawn(lane, self._append(lane, plan))
+        else:
+            self._close(lane)
 
     def _open(self, lane: Lane[A]) -> None:
         """What the lane has read stays open until what it causes is acknowledged."""
@@ -234,12 +244,30 @@ class Actor(Claiming[A]):
         self.wake(lane)
 
     def on_broken(self, lane: Lane[A]) -> None:
-        """What ran in the lane is stopped, and what was held for it is free for others."""
+        """What ran in the lane is stopped, and its claims are closed: no other worker could.
+
+        Effects: of a claim that had begun the outcome is appended once it has ended; another one is
+                 released. This needs nothing of the lane, whose state may be what is wrong.
+        """
         for claim in list(lane.own.table.claims.values()):
             if claim.status == "running":
                 self._stop(claim)
+            if not claim.is_reported:
+                self.worker.spawn(lane, self._abandon(lane, claim))
             self._forget(lane, claim)
         self._close(lane)
+
+    async def _abandon(self, lane: Lane[A], claim: OwnClaim) -> None:
+        self._abandoning += 1
+        try:
+            if claim.task is not None:
+                await asyncio.wait({claim.task})
+            event = self.release_event(lane, claim, "stopping")
+            if claim.has_begun:
+                event = self.abandoned(claim)
+            await patiently(lambda: self._ports.log.append([event]))
+        finally:
+            self._abandoning -= 1
 
     async def let_go(self) -> Position:
         """Another worker may own the partition now; the position up to which all is done here.
@@ -263,14 +291,17 @@ class Actor(Claiming[A]):
         own = [lane.own for lane in self.worker.lanes if not lane.broken]
         return any(acting.sending or acting.table.releases for acting in own)
 
-    def take_back(self) -> None:
-        """The partition is owned again; everything was read meanwhile."""
+    def take_back(self, committed: Position | None) -> None:
+        """The partition is owned again; everything was read meanwhile.
+
+        Shapes:  `committed`: how far another owner has come since; None: nobody has committed.
+        """
         self.is_owner = True
         lanes = list(self.worker.lanes)
         waiting = [(x.own, x.own.unacknowledged[1]) for x in lanes if x.own.unacknowledged]
-        ledger = self.worker.begin_epoch([at for _, at in waiting])
+        ledger = self.worker.begin_epoch([at for _, at in waiting], committed)
         for own, at in waiting:
-            own.unacknowledged = ledger, at
+            own.unacknowledged = (ledger, at) if at > ledger.commit_point else None
         for lane in lanes:
             self.act(lane)
 

@@ -41,8 +41,11 @@ class PartitionService(Protocol):
         """
         ...
 
-    def take_back(self) -> None:
-        """It is served here again; everything was read meanwhile."""
+    def take_back(self, committed: Position | None) -> None:
+        """It is served here again; everything was read meanwhile.
+
+        Shapes:  `committed`: how far another owner has come since.
+        """
         ...
 
     async def drain(self, timeout_ms: int) -> None:
@@ -69,6 +72,7 @@ class PartitionService(Protocol):
 class _Held:
     service: PartitionService
     task: asyncio.Task[None]
+    committed: Position | None
     is_owned: bool = True
     following: asyncio.Task[None] | None = None
 
@@ -84,6 +88,7 @@ class Assignment:
         self._committed: dict[Partition, Position] = {}
         self._following: set[asyncio.Task[None]] = set()
         self._has_drained = False
+        self._is_joined = False
         self._committing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
@@ -93,6 +98,7 @@ class Assignment:
         self._committing = asyncio.create_task(self._commit())
         self._watching = asyncio.create_task(self._watch())
         await self._group.join(self)
+        self._is_joined = True
 
     async def failed(self) -> Exception:
         """What ended a service or the membership; waits until something does."""
@@ -109,9 +115,25 @@ class Assignment:
         return {p for p, held in self._held.items() if not held.is_owned}
 
     @property
+    def points(self) -> dict[Partition, Position | None]:
+        """How far each owned partition has come: the group's own word while it waits to begin."""
+        owned = {p: held for p, held in self._held.items() if held.is_owned}
+        return {p: held.service.commit_point or held.committed for p, held in owned.items()}
+
+    @property
     def is_ready(self) -> bool:
         """Whether every partition that is owned is served."""
-        return all(service.is_ready for service in self.services.values())
+        return self.waits_for is None
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why not every partition that is owned is served; None: it is."""
+        if not self._is_joined:
+            return "not in its group yet"
+        waiting = sorted(p for p, service in self.services.items() if not service.is_ready)
+        if waiting:
+            return f"partitions {waiting} wait for their views"
+        return None
 
     async def stop(self, drain_ms: int) -> None:
         """Others have the partitions; nothing runs here any more; what was cut off is on record.
@@ -144,12 +166,12 @@ class Assignment:
                 if held.following is not None:
                     held.following.cancel()
                     held.following = None
-                held.service.take_back()
+                held.service.take_back(committed)
                 continue
             service = self._make(partition)
             task = asyncio.create_task(service.run(committed), name=f"{self.name}-{partition}")
             task.add_done_callback(self._ended)
-            self._held[partition] = _Held(service, task)
+            self._held[partition] = _Held(service, task, committed)
         _log.info("%s: assigned %s", self.name, sorted(partitions))
 
     async def on_revoked(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:

@@ -5,16 +5,17 @@ was read back. Everything here looks at a state that is in hand; what is appende
 `actor`.
 """
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 from threadlog.clock import rfc3339
-from threadlog.errors import LateError
-from threadlog.events.envelope import Event
+from threadlog.errors import LateError, RefusedError
+from threadlog.events.envelope import Body, Event
 from threadlog.events.writer import EventWriter
 from threadlog.faults import reach
-from threadlog.ids import WorkerId
+from threadlog.ids import EventId, WorkerId
 from threadlog.runtime.acting import Acting, ActorPorts
 from threadlog.runtime.claims import OwnClaim
 from threadlog.runtime.lanes import Lane
@@ -25,6 +26,7 @@ from threadlog.thread.decide import open_claims
 from threadlog.thread.state import Call, Claim
 
 _log = logging.getLogger("threadlog.actor")
+_AGAIN_S = 1.0
 
 A = TypeVar("A", bound=Acting)
 
@@ -41,6 +43,7 @@ class Claiming(ABC, Generic[A]):
         self.writer = EventWriter(self.name, worker_id, lambda: rfc3339(ports.clock.now_ms()))
         self.is_draining = False
         self.is_owner = True
+        self._abandoning = 0
 
     # -- what a subclass says
 
@@ -72,6 +75,13 @@ class Claiming(ABC, Generic[A]):
     @abstractmethod
     def settlement(self, lane: Lane[A], claim: Claim, call: Call | None) -> Event:
         """The event that settles a claim whose writer is gone."""
+
+    @abstractmethod
+    def abandoned(self, claim: OwnClaim) -> Event:
+        """The event that closes a claim whose effect had begun, made of the claim alone."""
+
+    async def before_settlement(self) -> None:
+        """Whatever must have ended before a dead writer's claim may be settled has ended."""
 
     @abstractmethod
     def owns(self, call: Call | None) -> bool:
@@ -185,12 +195,35 @@ class Claiming(ABC, Generic[A]):
             return [c for o, c in open_claims(lane.state) if o.event_id == claim.event_id]
 
         if await certainly_gone(self._ports.members, claim.worker, lambda: bool(still_open())):
+            await self._settle_first()
             _log.warning("worker %s is gone; settling its claim", claim.worker)
             if still := still_open():
                 event = self.settlement(lane, claim, still[0])
                 await patiently(lambda: self._ports.log.append([event]))
                 self._ports.meter.claim("settled")
         lane.own.watched.discard(claim.event_id)
+
+    async def _settle_first(self) -> None:
+        """Tried until it works: a process that does not end keeps its claim from being settled."""
+        while True:
+            try:
+                await self.before_settlement()
+            except RefusedError as error:
+                _log.error("%s: %s", self.name, error)
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return
+
+    def closing_event(self, claim: OwnClaim, body: Body, event_id: EventId) -> Event:
+        """An event that follows from the claim and needs no state."""
+        event = claim.event
+        return self.writer.make(
+            (event.tenant_id, event.thread_id),
+            body,
+            event_id,
+            caused_by=claim.claim_id,
+            turn_id=event.turn_id,
+        )
 
     def hurry(self) -> None:
         """Whatever still runs is told to end now."""
@@ -205,7 +238,7 @@ class Claiming(ABC, Generic[A]):
     def is_busy(self) -> bool:
         """Whether a claim of this worker is open, or an append of it under way.
 
-        A broken lane does not count: nothing moves it in this process.
+        A broken lane does not count, once what it held was closed: nothing moves it any more.
         """
         lanes = (lane for lane in self.worker.lanes if not lane.broken)
-        return any(not x.own.table.is_empty or x.own.sending for x in lanes)
+        return self._abandoning > 0 or any(not x.own.table.is_empty or x.own.sending for x in lanes)

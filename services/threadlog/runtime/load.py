@@ -18,6 +18,9 @@ from threadlog.thread.fold import judge
 from threadlog.thread.snapshot import decode_state
 from threadlog.thread.state import ThreadState
 
+_LOOKS_MAX = 3
+"""How often events are looked for that the views should have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -49,16 +52,16 @@ class Loader:
                  `exact`: it is not ahead, whatever snapshot there is.
         """
         state, position = ThreadState(tenant, thread), NO_POSITION
-        snapshot = await self._snapshots.newest(tenant, thread)
         found = "miss"
-        if snapshot is not None and exact and snapshot.position >= before:
-            found = "ahead"
-        elif snapshot is not None:
-            try:
+        try:
+            snapshot = await self._snapshots.newest(tenant, thread)
+            if snapshot is not None and exact and snapshot.position >= before:
+                found = "ahead"
+            elif snapshot is not None:
                 state = decode_state(snapshot.state, snapshot.fold_version, snapshot.sha256)
                 position, found = snapshot.position, "hit"
-            except CorruptError:
-                found = "mismatch"
+        except CorruptError:
+            found = "mismatch"
         folded = 0
         if position + 1 < before:
             records = await self.views.records(tenant, thread, after=position, before=before)
@@ -69,9 +72,19 @@ class Loader:
     async def accepted(self, state: ThreadState, position: Position) -> list[Event]:
         """All accepted events of the thread up to its head, in order of seq.
 
+        Effects: waits for views that are behind, and looks again where they went back meanwhile.
         Raises:  CorruptError: some are not to be had; a prompt without them would be a silent cut.
         """
-        await self.views.reached(state.tenant_id, state.thread_id, position)
+        events: list[Event] = []
+        for _ in range(_LOOKS_MAX):
+            await self.views.reached(state.tenant_id, state.thread_id, position)
+            events = await self._read(state)
+            if len(events) == state.head + 1:
+                return events
+        missing = state.head + 1 - len(events)
+        raise CorruptError(f"{missing} events of thread {state.thread_id} are not in the views")
+
+    async def _read(self, state: ThreadState) -> list[Event]:
         events: list[Event] = []
         first = 0
         while first <= state.head:
@@ -86,9 +99,6 @@ class Loader:
                 break
             events += (stored.event for stored in page)
             first += len(page)
-        if len(events) != state.head + 1:
-            missing = state.head + 1 - len(events)
-            raise CorruptError(f"{missing} events of thread {state.thread_id} are not in the views")
         return events
 
 

@@ -6,8 +6,8 @@ from typing import Protocol
 class Meter(Protocol):
     """The counters of one service; no call waits."""
 
-    def judged(self, event_type: str, void: str | None) -> None:
-        """A record was judged; `void`: the reason, None for an accepted one."""
+    def judged(self, event_type: str, void: str | None, seconds: float) -> None:
+        """A record was judged in so long; `void`: the reason, None for an accepted one."""
         ...
 
     def claim(self, result: str) -> None:
@@ -30,7 +30,7 @@ class Meter(Protocol):
 class NoMeter:
     """Implements `Meter`: nobody looks."""
 
-    def judged(self, event_type: str, void: str | None) -> None:
+    def judged(self, event_type: str, void: str | None, seconds: float) -> None:
         """Not counted."""
 
     def claim(self, result: str) -> None:

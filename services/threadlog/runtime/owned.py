@@ -27,13 +27,12 @@ class OwnedActor:
         target = committed if committed is not None else await patiently(self._log.end)
         while True:
             await patiently(lambda: self._views.wait(target))
-            start = await patiently(self._views.watermark)
-            open_threads = await patiently(self._views.open_threads)
-            if min(start, await patiently(self._views.watermark)) >= target:
+            found = await patiently(self._views.open_threads)
+            if found.watermark >= target:
                 break
             # Again: the views were emptied in between.
         self.is_ready = True
-        await self.actor.worker.run(start, open_threads)
+        await self.actor.worker.run(found.watermark, found.threads)
 
     async def let_go(self) -> Position | None:
         """Nothing is claimed, decided or settled any more."""
@@ -41,9 +40,9 @@ class OwnedActor:
             return None
         return await self.actor.let_go()
 
-    def take_back(self) -> None:
+    def take_back(self, committed: Position | None) -> None:
         """Acts again, in a new epoch."""
-        self.actor.take_back()
+        self.actor.take_back(committed)
 
     async def drain(self, timeout_ms: int) -> None:
         """What runs has ended, or was ended, and is on record."""

@@ -17,14 +17,21 @@ _REMEMBERED = 4_096
 
 
 class SharedFold:
-    """Remembers the last judgements, by the identity of state and event."""
+    """Remembers the last judgements, by the identity of state and event.
 
-    def __init__(self) -> None:
+    Shapes:  `remembers` False: nothing; for a process whose log gives each service events of its
+             own, where no judgement would ever be met again.
+    """
+
+    def __init__(self, *, remembers: bool = True) -> None:
+        self._remembers = remembers
         self._judged: OrderedDict[EventId, tuple[ThreadState, Event, Judgement]] = OrderedDict()
         self._empty: OrderedDict[ThreadId, ThreadState] = OrderedDict()
 
     def judge(self, state: ThreadState, event: Event) -> Judgement:
         """What `thread.fold.judge` says."""
+        if not self._remembers:
+            return judge(state, event)
         known = self._judged.get(event.event_id)
         if known is not None and known[0] is state and known[1] is event:
             return known[2]
@@ -36,6 +43,8 @@ class SharedFold:
 
     def empty(self, tenant: TenantId, thread: ThreadId) -> ThreadState:
         """The state of an empty stream, the same object while it is remembered."""
+        if not self._remembers:
+            return ThreadState(tenant, thread)
         state = self._empty.get(thread)
         if state is None or state.tenant_id != tenant:
             state = ThreadState(tenant, thread)

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from threadlog.events.envelope import Event
-from threadlog.ids import Position, TenantId, ThreadId
+from threadlog.ids import NO_POSITION, Position, TenantId, ThreadId
 from threadlog.limits import BACKLOG_RECORDS_MAX, LANES_MAX
 from threadlog.ports.log import Log, Record
 from threadlog.runtime.lanes import Lane, Lanes
@@ -76,13 +76,15 @@ class Worker(Generic[L]):
         *,
         folding: SharedFold,
         meter: Meter,
+        lanes_max: int = LANES_MAX,
     ) -> None:
         self._log = log
         self._loader = loader
         self._service = service
         self._folding = folding
         self._meter = meter
-        self._lanes: Lanes[L] = Lanes(service.new_lane, LANES_MAX)
+        self._now_s = asyncio.get_running_loop().time
+        self._lanes: Lanes[L] = Lanes(service.new_lane, lanes_max)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loads: dict[asyncio.Task[None], Position] = {}
         self._known = Position(0)
@@ -126,12 +128,15 @@ class Worker(Generic[L]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def begin_epoch(self, still_open: Sequence[Position] = ()) -> Ledger:
+    def begin_epoch(
+        self, still_open: Sequence[Position] = (), committed: Position | None = None
+    ) -> Ledger:
         """The partition is owned anew: what an earlier epoch left open moves nothing any more.
 
         Shapes:  `still_open`: records whose consequences are on their way, open in the new one too.
+                 `committed`: what another owner has committed since; a commit never goes back.
         """
-        ledger = Ledger(self.ledger.commit_point)
+        ledger = Ledger(max(self.ledger.commit_point, committed or NO_POSITION))
         for at in (*self._loads.values(), *still_open):
             ledger.open(at)
         ledger.see(self.position)
@@ -188,9 +193,10 @@ class Worker(Generic[L]):
         if position <= lane.position or lane.broken:
             return
         try:
+            began_s = self._now_s()
             judgement = self._folding.judge(lane.state, event)
             lane.state, lane.position = judgement.state, position
-            self._meter.judged(event.type, judgement.void)
+            self._meter.judged(event.type, judgement.void, self._now_s() - began_s)
             self._service.on_judged(lane, event, position, judgement)
         except Exception:  # noqa: BLE001  # a worker's edge
             self.break_lane(lane)

@@ -82,7 +82,6 @@ class Metrics:
         self._lag_s = _Children(gauge("threadlog_consumer_lag_seconds"))
         self._progress = _Children(gauge("threadlog_consumer_last_progress_timestamp_seconds"))
         self._rebalances = _Children(counter("threadlog_consumer_rebalances_total"))
-        self._turns = gauge("threadlog_turns_open")
         self._hops = _Children(histogram("threadlog_event_end_to_end_seconds"))
         self._snapshots = _Children(counter("threadlog_snapshot_reads_total"))
         self._mismatches = counter("threadlog_snapshot_mismatches_total")
@@ -159,10 +158,6 @@ class Metrics:
         """These belong to another process now; here they would look as if they stood still."""
         for partition in partitions:
             self._progress.drop(group, str(partition))
-
-    def turns_open(self, n: int) -> None:
-        """So many turns have started and not finished."""
-        self._turns.set(n)
 
     def reached_view(self, seconds: float) -> None:
         """A read shows an event, `seconds` after it was appended."""

@@ -5,7 +5,13 @@ from datetime import datetime
 from typing import cast
 
 from threadlog.telemetry.metrics import Metrics
-from threadlog.telemetry.table import ClaimResult, DeadLetterReason, Service, SnapshotResult
+from threadlog.telemetry.table import (
+    ClaimResult,
+    DeadLetterReason,
+    Outcome,
+    Service,
+    SnapshotResult,
+)
 
 
 class ServiceMeter:
@@ -16,9 +22,10 @@ class ServiceMeter:
         self._now_ms = now_ms
         self._service: Service = service
 
-    def judged(self, event_type: str, void: str | None) -> None:
+    def judged(self, event_type: str, void: str | None, seconds: float) -> None:
         """A record was judged."""
-        self._metrics.processed(self._service, event_type, "accepted" if void is None else "void")
+        outcome: Outcome = "accepted" if void is None else "void"
+        self._metrics.processed(self._service, event_type, outcome, seconds=seconds)
 
     def claim(self, result: str) -> None:
         """A claim came to this end."""
@@ -36,6 +43,8 @@ class ServiceMeter:
     def dead_letter(self, reason: str) -> None:
         """A record was set aside."""
         self._metrics.dead_letter(self._service, cast(DeadLetterReason, reason))
+        if reason == "key":
+            self._metrics.tenant_mismatch("record")
 
     def in_view(self, occurred_at: str) -> None:
         """An event that was made then is in the views now; two machines' clocks may differ."""

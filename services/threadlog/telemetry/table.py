@@ -22,7 +22,6 @@ Name = Literal[
     "threadlog_consumer_lag_seconds",
     "threadlog_consumer_last_progress_timestamp_seconds",
     "threadlog_consumer_rebalances_total",
-    "threadlog_turns_open",
     "threadlog_event_end_to_end_seconds",
     "threadlog_snapshot_reads_total",
     "threadlog_snapshot_mismatches_total",
@@ -44,7 +43,7 @@ AppendFailure = Literal["unavailable", "rejected", "failed"]
 DeadLetterReason = Literal["no_envelope", "key", "invalid", "stopped", "failed"]
 """No event at all | key, tenant and thread disagree | the body does not fit its schema | its thread
 was stopped before | the reader itself failed on it."""
-MismatchPlace = Literal["record", "snapshot", "view", "blob", "request"]
+MismatchPlace = Literal["record"]
 Dependency = Literal["kafka", "redis", "blobs"]
 
 SHORT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -107,7 +106,6 @@ ROWS: Final[dict[Name, Row]] = {
     "threadlog_consumer_rebalances_total": Row(
         "counter", "how often partitions were dealt out anew", ("group",)
     ),
-    "threadlog_turns_open": Row("gauge", "turns that have started and not finished"),
     "threadlog_event_end_to_end_seconds": Row(
         "histogram", "from one hop to another; `append_to_view`: until a read shows it", ("hop",)
     ),

@@ -5,7 +5,7 @@ Out: tool.started tool.released file.changed tool.finished
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,12 +30,14 @@ from threadlog.ids import (
 from threadlog.limits import DEATHS_MAX
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.tools import ToolCall, ToolResult, Tools, WorkspaceRef
+from threadlog.ports.views import StoredEvent
 from threadlog.runtime.acting import Acting, ActorPorts, Plan
 from threadlog.runtime.actor import Actor
 from threadlog.runtime.chain import Chain
 from threadlog.runtime.claims import OwnClaim, ReleaseReason
 from threadlog.runtime.content import printable
 from threadlog.runtime.lanes import Lane
+from threadlog.runtime.patience import patiently
 from threadlog.runtime.workspace import workspace_id
 from threadlog.thread.command_line import ReadOutput, parse
 from threadlog.thread.decide import ClaimCall, decide, open_claims
@@ -48,6 +50,8 @@ SLOTS = 16
 """Processes that one runner has at a time unless told otherwise; further calls wait unclaimed."""
 _CALL_EVENTS_MAX = 256
 """Events of one call that are looked through for its outcome."""
+_LOOKS_MAX = 3
+"""How often an event is looked for that the views should have."""
 READ_LINES = 200
 """Lines that `read @CALL_ID` shows when it names no last one."""
 
@@ -79,9 +83,12 @@ class ToolRunner(Actor[Running]):
         blobs: Blobs,
         worker_id: WorkerId,
         slots: Slots,
+        settle_gone: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`settle_gone`: ends what dead runners of this machine left running; None: nothing is."""
         super().__init__(ports, worker_id)
         self._slots = slots
+        self._settle_gone = settle_gone
         self._tools = tools
         self._blobs = blobs
 
@@ -225,17 +232,24 @@ class ToolRunner(Actor[Running]):
             own.problem = str(error)
         own.ready_for = workspace.workspace_id
         if call not in own.commands:
-            views = self._ports.loader.views
-            await views.reached(lane.tenant_id, lane.thread_id, lane.position)
-            stored = await views.events(
-                lane.tenant_id, lane.thread_id, first=seq, last=seq, limit=1
-            )
-            for found in stored:
+            for found in await patiently(lambda: self._event_at(lane, seq)):
                 self.learn(lane, found.event)
             if call not in own.commands and lane.state.turn is not None:
                 raise CorruptError(f"the command of call {call} is not in the views")
         own.is_preparing = False
         self.act(lane)
+
+    async def _event_at(self, lane: Lane[Running], seq: Seq) -> Sequence[StoredEvent]:
+        """The event with this seq; none when the views have none even when looked at again."""
+        views = self._ports.loader.views
+        for _ in range(_LOOKS_MAX):
+            await views.reached(lane.tenant_id, lane.thread_id, lane.position)
+            stored = await views.events(
+                lane.tenant_id, lane.thread_id, first=seq, last=seq, limit=1
+            )
+            if stored:
+                return stored
+        return ()
 
     def release_body(self, claim: OwnClaim, reason: ReleaseReason) -> Body:
         """`tool.released`."""
@@ -248,6 +262,26 @@ class ToolRunner(Actor[Running]):
             by="writer",
             reason=reason,
         )
+
+    async def before_settlement(self) -> None:
+        """Nothing runs on this machine any more that a dead runner has started."""
+        if self._settle_gone is not None:
+            await self._settle_gone()
+
+    def abandoned(self, claim: OwnClaim) -> Event:
+        """A call that had begun: whether it was done to its end is not known."""
+        started = claim.event.body
+        assert isinstance(started, ToolStarted)
+        body = ToolFinished(
+            call_id=started.call_id,
+            attempt=started.attempt,
+            claim=claim.claim_id,
+            by="writer",
+            outcome="unknown",
+            reason="internal",
+        )
+        event_id = caused_id(started.call_id, body.TYPE, started.attempt, "writer")
+        return self.closing_event(claim, body, event_id)
 
     def settlement(self, lane: Lane[Running], claim: Claim, call: Call | None) -> Event:
         """Law 4: a dead writer's call is `unknown`, unless it may be repeated without harm."""
@@ -304,7 +338,7 @@ class ToolRunner(Actor[Running]):
     ) -> ToolResult:
         parsed = parse(job.call.command)
         if isinstance(parsed, ReadOutput):
-            return await self._read_output(lane, parsed)
+            return await patiently(lambda: self._read_output(lane, parsed))
         if job.problem is not None:
             lane.own.ready_for = None
             raise RefusedError(job.problem)

@@ -42,8 +42,8 @@ class Fake:
         await self.may_go.wait()
         return Position(9)
 
-    def take_back(self) -> None:
-        self.log.append("take_back")
+    def take_back(self, committed: Position | None) -> None:
+        self.log.append(f"take_back {committed}")
 
     async def drain(self, timeout_ms: int) -> None:
         self.log.append(f"drain {timeout_ms}")
@@ -119,7 +119,7 @@ async def test_what_comes_back_while_it_is_followed_is_the_same_service() -> Non
     made.fakes[0].is_busy = True
     await made.group.move(P0, None)
     await made.group.move(P0, "a")
-    assert made.fakes[0].log == ["run None", "let_go", "take_back"]
+    assert made.fakes[0].log == ["run None", "let_go", "take_back 9"]
     assert len(made.fakes) == 1
     made.fakes[0].is_busy = False
     await asyncio.sleep(3 * assignment._LOOK_S)

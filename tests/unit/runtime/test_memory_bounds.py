@@ -27,8 +27,6 @@ from tests.helpers.thread_events import (
     turn_started,
 )
 from threadlog.ids import Position, ThreadId
-from threadlog.projection import service as projecting
-from threadlog.runtime import worker
 
 IDLE: tuple[Maker, ...] = (created(), configured(model=MODEL))
 TURN: tuple[Maker, ...] = (
@@ -45,13 +43,11 @@ LANES = 2
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     hasten(monkeypatch)
-    monkeypatch.setattr(worker, "LANES_MAX", LANES)
-    monkeypatch.setattr(projecting, "LANES_MAX", LANES)
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[SharedWorld]:
-    async with SharedWorld() as world:
+    async with SharedWorld(lanes_max=LANES) as world:
         yield world
 
 

@@ -11,7 +11,7 @@ from tests.helpers.shared_world import SharedWorld, hasten
 from tests.helpers.thread_events import MODEL, configured, created, message
 from threadlog.ids import Position
 from threadlog.planner.service import Planner
-from threadlog.ports.log import Record
+from threadlog.ports.log import KEY_DISAGREES, Record
 
 IDLE = (created(), configured(model=MODEL))
 
@@ -71,8 +71,8 @@ async def test_a_gap_in_a_threads_own_key_changes_nothing_for_it(world: SharedWo
     [
         ("local/x", False, "no envelope"),
         ("", False, "no key"),
-        ("", True, "key, tenant and thread disagree"),
-        ("local/other", True, "key, tenant and thread disagree"),
+        ("", True, KEY_DISAGREES),
+        ("local/other", True, KEY_DISAGREES),
     ],
 )
 async def test_a_bad_record_is_a_dead_letter_and_its_neighbours_go_on(

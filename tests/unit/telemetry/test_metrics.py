@@ -40,7 +40,6 @@ def moved() -> Metrics:
     metrics.set_lag("g", "t", {0: 5, 3: 11}, 1.5)
     metrics.progress("g", 3, 1_790_000_000.0)
     metrics.rebalanced("g")
-    metrics.turns_open(4)
     metrics.reached_view(0.05)
     metrics.snapshot_read("hit")
     metrics.mismatch()
@@ -77,7 +76,6 @@ def test_every_metric_of_the_table_is_there_and_can_be_moved() -> None:
         ("consumer_lag_seconds", ("g", "t"), 1.5),
         ("consumer_last_progress_timestamp_seconds", ("g", "3"), 1_790_000_000),
         ("consumer_rebalances_total", ("g",), 1),
-        ("turns_open", (), 4),
         ("event_end_to_end_seconds_sum", ("append_to_view",), 0.05),
         ("snapshot_reads_total", ("hit",), 1),
         ("snapshot_mismatches_total", (), 1),

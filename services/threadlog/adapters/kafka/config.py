@@ -23,9 +23,6 @@ class KafkaSecurity:
     sasl_username: str = ""
     sasl_password: str = field(default="", repr=False)
     ssl_ca_file: str = ""
-    ssl_certificate_file: str = ""
-    ssl_key_file: str = ""
-    ssl_key_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +153,6 @@ class KafkaConfig:
             "sasl.username": security.sasl_username,
             "sasl.password": security.sasl_password,
             "ssl.ca.location": security.ssl_ca_file,
-            "ssl.certificate.location": security.ssl_certificate_file,
-            "ssl.key.location": security.ssl_key_file,
-            "ssl.key.password": security.ssl_key_password,
         }
         return {
             "bootstrap.servers": self.bootstrap,

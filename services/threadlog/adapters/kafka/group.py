@@ -67,7 +67,12 @@ class KafkaGroup:
         self._thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
         self._thread.start()
         waiting: list[asyncio.Future[Any]] = [self._joined, self._failed]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Nobody would call `leave` for a member that never came to be.
+            await self.leave()
+            raise
         if self._failed.done():
             raise self._failed.result()
 

@@ -13,7 +13,7 @@ from threadlog.events.codec import decode_event
 from threadlog.events.envelope import Event
 from threadlog.ids import Position
 from threadlog.limits import EVENT_BYTES_MAX
-from threadlog.ports.log import Record
+from threadlog.ports.log import KEY_DISAGREES, Record
 
 Headers = dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
 """As the client declares them; it gives a list."""
@@ -146,9 +146,9 @@ def _event(key: str, fields: dict[str, object], value: bytes | None) -> Event:
         raise RecordError("critical is neither true nor false")
     fields["critical"] = critical == "true"
     if fields.pop("partitionkey", None) != key:
-        raise RecordError("partitionkey is not the record key")
+        raise RecordError(KEY_DISAGREES)
     if f"{fields.get('tenant_id')}/{fields.get('thread_id')}" != key:
-        raise RecordError("tenant and thread are not those of the record key")
+        raise RecordError(KEY_DISAGREES)
     return decode_event(fields, value)
 
 

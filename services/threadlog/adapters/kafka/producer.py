@@ -3,6 +3,9 @@
 An append is acknowledged as a whole or its outcome is unknown; its records stand next to each
 other among those of this process. The client's callbacks run on the producer's own thread and do
 one thing: when the last record of an append is decided, the waiting task is told.
+
+When that thread ends before its time, `on_fatal` is told once, and no append waits: those under
+way have an unknown outcome, later ones fail at once.
 """
 
 import asyncio
@@ -76,7 +79,7 @@ class KafkaProducer:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._is_closed = False
-        self._has_failed = False
+        self._failure: ThreadlogError | None = None
         self._pending: set[_Pending] = set()
 
     def start(self) -> None:
@@ -110,6 +113,8 @@ class KafkaProducer:
         """
         if self._is_closed or self._producer is None:
             raise LogUnavailableError("append: the log is closed")
+        if self._failure is not None:
+            raise LogUnavailableError(f"append: {self._failure}")
         pending = _Pending(self._loop, len(records))
         try:
             for key, headers, value, _ in records:
@@ -133,19 +138,32 @@ class KafkaProducer:
         """The producer's thread: serves callbacks until closing, then what is still under way."""
         producer = self._producer
         assert producer is not None
-        while not self._closing.is_set():
-            producer.poll(_POLL_S)
-        producer.flush(_FLUSH_S)
+        try:
+            while not self._closing.is_set():
+                producer.poll(_POLL_S)
+            producer.flush(_FLUSH_S)
+        except Exception as error:  # noqa: BLE001  # a client's thread: told to all who wait
+            # A fatal error is no call of `error_cb`: the client raises it here.
+            self._tell(of_exception(error, "producer"))
 
     def _on_error(self, error: KafkaError) -> None:
         """The client's callback for what concerns no single record."""
-        if not error.fatal():
+        if error.fatal():
+            self._tell(mapped(error, "producer"))
+        else:
             _log.info("producer: %s (%s)", error.str(), error.name())
-            return
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._fail, mapped(error, "producer"))
 
-    def _fail(self, error: ThreadlogError) -> None:
-        if not self._has_failed:
-            self._has_failed = True
-            self._on_fatal(error)
+    def _tell(self, failure: ThreadlogError) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._fail, failure)
+
+    def _fail(self, failure: ThreadlogError) -> None:
+        """Nothing can be appended any more."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        _log.error("producer ended: %s", failure)
+        # Answers that the thread left on this loop came before this call.
+        for pending in self._pending:
+            pending.fail(LogUnavailableError(f"append: {failure}"))
+        self._on_fatal(failure)

@@ -11,13 +11,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
     TopicDescription,
 )
@@ -32,6 +33,7 @@ APPLY_COMMAND = "threadlog topics apply"
 _ASK_S = 10.0
 _ASK_AGAIN_S = 0.05
 _MESSAGE_BYTES_MIN = 1_000_000
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the client has no types here
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Nothing of the log is ever thrown away; checked at every start."""
 
@@ -89,7 +91,8 @@ class KafkaTopics:
     async def check(self) -> None:
         """The topics are fit to run on.
 
-        Raises:  RefusedError: one is missing, has another number of partitions, or forgets.
+        Raises:  RefusedError: one is missing, has another number of partitions, forgets, or has
+                 forgotten.
                  LogUnavailableError: nobody answers within 10 s.
         """
         partitions = {self._config.events_topic: self._config.partitions}
@@ -108,6 +111,14 @@ class KafkaTopics:
             topic = self._config.events_topic
             for change in _differing(topic, (await admin.configs([topic]))[topic], _KEPT):
                 raise RefusedError(self._refusal(change))
+            # What forgot for a while, and was mended, lacks records all the same.
+            for partition, offset in (await admin.earliest(topic, self._config.partitions)).items():
+                if offset > 0:
+                    raise RefusedError(
+                        f"topic {topic}: partition {partition} begins at offset {offset}; the"
+                        " records before it were deleted, so threads would lack their beginning:"
+                        " restore the topic"
+                    )
 
     async def plan(self, wanted: TopicsWanted) -> Sequence[Change]:
         """Every difference to what is wanted; none: there is nothing to do."""
@@ -234,6 +245,20 @@ class _Admin:
             except _MissingTopicError:
                 continue
         return found
+
+    async def earliest(self, topic: str, partitions: int) -> dict[int, int]:
+        """The offset of the first record of each partition that is still there, or would come."""
+        places = {TopicPartition(topic, n): _EARLIEST for n in range(partitions)}
+        deadline_s = asyncio.get_running_loop().time() + _ASK_S
+        while True:
+            asked = self._client.list_offsets(places, request_timeout=_ASK_S)
+            try:
+                return {p.partition: (await self._result(f)).offset for p, f in asked.items()}
+            except LogUnavailableError:
+                # A partition that moves has no leader for a moment.
+                if asyncio.get_running_loop().time() > deadline_s:
+                    raise
+                await asyncio.sleep(_ASK_AGAIN_S)
 
     async def configs(self, topics: list[str]) -> dict[str, dict[str, str]]:
         if not topics:

@@ -12,6 +12,7 @@ from threadlog.ports.views import (
     DeadLetter,
     Direction,
     Judged,
+    OpenThreads,
     StoredEvent,
     ThreadRow,
     UsageFact,
@@ -35,7 +36,7 @@ class MemoryViews:
         self._facts: dict[Position, UsageFact] = {}
         self.dead_letters: dict[Position, DeadLetter] = {}
 
-    async def begin(self, end: Position) -> Position:
+    async def begin(self, end: Position, *, reached: Position = NO_POSITION) -> Position:
         return self._watermark
 
     async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
@@ -78,8 +79,10 @@ class MemoryViews:
         ]
         return sorted(rows, key=lambda row: row.position, reverse=True)[:limit]
 
-    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
-        return sorted(key for key, row in self._threads.items() if row.status in ("open", "queued"))
+    async def open_threads(self) -> OpenThreads:
+        is_open = ("open", "queued")
+        found = sorted(key for key, row in self._threads.items() if row.status in is_open)
+        return OpenThreads(self._watermark, found)
 
     async def events(
         self, tenant: TenantId, thread: ThreadId, *, first: Seq, last: Seq, limit: int

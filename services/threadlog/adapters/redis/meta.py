@@ -6,8 +6,9 @@ from threadlog.adapters.redis.layout import FORMAT
 from threadlog.errors import CorruptError, RefusedError, ViewsRebuildingError
 from threadlog.ids import NO_POSITION, Position
 from threadlog.ports.log import LogIdentity
+from threadlog.thread.state import FOLD_VERSION
 
-FIELDS = ("watermark", "rebuilding_until", "cluster_id", "topic_id", "partitions", "format")
+FIELDS = ("watermark", "rebuilding_until", "cluster_id", "topic_id", "partitions", "format", "fold")
 """What every read asks for, in this order."""
 Values = Sequence[bytes | None]
 
@@ -17,30 +18,24 @@ def first_of(identity: LogIdentity, end: Position) -> list[str | int]:
     return [
         *("watermark", NO_POSITION, "rebuilding_until", end, "dead_letters", 0),
         *("cluster_id", identity.cluster_id, "topic_id", identity.topic_id),
-        *("partitions", identity.partitions, "format", FORMAT),
+        *("partitions", identity.partitions, "format", FORMAT, "fold", FOLD_VERSION),
     ]
 
 
-def watermark_of(values: Values) -> Position:
-    """The stored watermark; `NO_POSITION` where nothing is stored."""
-    stored = values[0]
-    return NO_POSITION if stored is None else Position(_number(stored))
-
-
 def belonging(values: Values, identity: LogIdentity) -> Position:
-    """The watermark of views that are this log's and of this format.
+    """The watermark of views that are this log's, of this format and this fold.
 
     Raises:  ViewsRebuildingError: there are none.
              CorruptError: they are of another log.
-             RefusedError: a newer version has written them.
+             RefusedError: a newer version has written them, or another fold has numbered them.
     """
-    if values[0] is None:
+    if (watermark := values[0]) is None:
         raise ViewsRebuildingError(f"the views of {identity.topic} are gone; they are made again")
-    _, _, cluster, topic, partitions, stored = (value or b"" for value in values)
+    _, _, cluster, topic, partitions, stored, fold = (value or b"" for value in values)
     if (found := _number(stored)) > FORMAT:
         raise RefusedError(
             f"the views of {identity.topic} in Redis have format {found}, newer than this"
-            f" version's {FORMAT}; upgrade, or {_rebuild(identity)}"
+            f" version's {FORMAT}; upgrade, or {_rebuild(identity, found)}"
         )
     expected = (identity.cluster_id, identity.topic_id, str(identity.partitions))
     if (cluster.decode(), topic.decode(), partitions.decode()) != expected or found != FORMAT:
@@ -49,7 +44,13 @@ def belonging(values: Values, identity: LogIdentity) -> Position:
             f" {cluster.decode()!r}, topic id {topic.decode()!r}, {partitions.decode()} partitions;"
             f" it is {expected[0]!r}, {expected[1]!r}, {expected[2]}. To {_rebuild(identity)}"
         )
-    return watermark_of(values)
+    if fold.decode() != FOLD_VERSION:
+        raise RefusedError(
+            f"the views of {identity.topic} in Redis were made by fold {fold.decode() or 'none'!r},"
+            f" this version's is {FOLD_VERSION!r}: it may judge events otherwise, so they must be"
+            f" made again. To {_rebuild(identity)}"
+        )
+    return Position(_number(watermark))
 
 
 def readable(values: Values, identity: LogIdentity) -> Position:
@@ -67,11 +68,15 @@ def readable(values: Values, identity: LogIdentity) -> Position:
     return watermark
 
 
-def _rebuild(identity: LogIdentity) -> str:
-    pattern = f"{{{identity.topic}:*}}:v{FORMAT}:*"
+def _rebuild(identity: LogIdentity, version: int = FORMAT) -> str:
+    # Without its meta nothing is read of a partition, so that goes first: whoever runs all the
+    # same must not find some of a thread's keys gone under a watermark that still stands.
+    prefix = f"{{{identity.topic}:*}}:v{version}:"
+    remove = "redis-cli --scan --pattern '{}' | xargs redis-cli unlink"
     return (
-        "rebuild them, stop the projection, remove their keys with"
-        f" `redis-cli --scan --pattern '{pattern}' | xargs redis-cli unlink` and start it again"
+        "rebuild them, stop all services first; then run"
+        f" `{remove.format(prefix + 'meta')}`, then"
+        f" `{remove.format(prefix + '*')}`, and start the services again"
     )
 
 

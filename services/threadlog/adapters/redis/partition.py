@@ -1,18 +1,17 @@
 """The views of one partition in Redis: what its projection writes and its workers wait for."""
 
 import asyncio
-from collections.abc import Sequence
 
 from threadlog.adapters.redis import meta, rows
 from threadlog.adapters.redis.batches import calls_of
 from threadlog.adapters.redis.channels import Channels
 from threadlog.adapters.redis.connect import RedisClient
 from threadlog.adapters.redis.layout import keys_of
-from threadlog.adapters.redis.scripts import APPLY, BEGIN
+from threadlog.adapters.redis.scripts import APPLY, BEGIN, OPEN
 from threadlog.adapters.redis.waiting import Watermark
-from threadlog.ids import Partition, Position, TenantId, ThreadId
+from threadlog.ids import NO_POSITION, Partition, Position, TenantId, ThreadId
 from threadlog.ports.log import LogIdentity
-from threadlog.ports.views import ThreadRow, ViewBatch
+from threadlog.ports.views import OpenThreads, ThreadRow, ViewBatch
 
 
 class RedisPartitionViews:
@@ -31,9 +30,9 @@ class RedisPartitionViews:
         self._order = asyncio.Lock()
         self._moves = Watermark(channels, self._keys.moved, self.watermark)
 
-    async def begin(self, end: Position) -> Position:
-        first = meta.first_of(self._identity, end)
-        answer = await self._client.script(BEGIN, [self._keys.meta], first)
+    async def begin(self, end: Position, *, reached: Position = NO_POSITION) -> Position:
+        first = meta.first_of(self._identity, max(end, reached))
+        answer = await self._client.script(BEGIN, [self._keys.meta], [reached, *first])
         stored = dict(zip(answer[::2], answer[1::2], strict=True))
         values = [stored.get(name.encode()) for name in meta.FIELDS]
         return meta.belonging(values, self._identity)
@@ -53,20 +52,20 @@ class RedisPartitionViews:
 
     async def watermark(self) -> Position:
         [values] = await self._client.batch([("HMGET", self._keys.meta, *meta.FIELDS)])
-        return meta.watermark_of(values)
+        is_stored = values[0] is not None
+        return meta.belonging(values, self._identity) if is_stored else NO_POSITION
 
     async def wait(self, position: Position) -> None:
         await self._moves.reaches(position)
 
-    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
-        asked = ("HMGET", self._keys.meta, *meta.FIELDS)
-        before, members, behind = await self._client.batch(
-            [asked, ("SMEMBERS", self._keys.open), asked]
-        )
-        for values in (before, behind):
-            meta.readable(values, self._identity)
-        names = sorted(member.decode().split(":", 1) for member in members)
-        return [(TenantId(tenant), ThreadId(thread)) for tenant, thread in names]
+    async def open_threads(self) -> OpenThreads:
+        names = [self._keys.meta, self._keys.open]
+        # A script, so that nothing comes between watermark and threads.
+        values, members = await self._client.script(OPEN, names, meta.FIELDS)
+        watermark = meta.readable(values, self._identity)
+        found = sorted(member.decode().split(":", 1) for member in members)
+        threads = [(TenantId(tenant), ThreadId(thread)) for tenant, thread in found]
+        return OpenThreads(watermark, threads)
 
     async def row(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
         """The row as it is stored, while readers are refused, too: for the projection itself."""

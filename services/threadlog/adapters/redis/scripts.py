@@ -22,4 +22,5 @@ def _read(name: str) -> Script:
 APPLY = _read("apply")
 BEGIN = _read("begin")
 FIND = _read("find")
+OPEN = _read("open")
 RECORDS = _read("records")

@@ -1,17 +1,118 @@
-"""Sums of usage facts, each of which counts once however often it was stored."""
+"""Sums of usage facts, each of which counts once however often it was stored.
 
-from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+Facts are summed as they come, in bounded pages; what is kept at a time is one sum a group, and of
+the threads of one page which facts and steps were counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from threadlog.adapters.redis.layout import keys_of
 from threadlog.adapters.redis.reading import Home, Reading
 from threadlog.adapters.redis.rows import decode_fact
-from threadlog.errors import RejectedError
-from threadlog.ids import Partition, TenantId, ThreadId, uuid_text
+from threadlog.errors import RejectedError, ViewsRebuildingError
+from threadlog.ids import Partition, TenantId, ThreadId, TurnId, uuid_text
 from threadlog.ports.views import UsageFact, UsageGroup, UsageRow, UsageTotals
 
-_THREADS = 100
+_THREADS = 20
+_FACTS = 100
+"""What one call takes of a thread; Redis gives small hashes whole (`hash-max-listpack-entries`)."""
 _GROUPS = ("tenant", "thread", "turn", "model", "day")
+_Group = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """The totals of one group so far."""
+
+    steps: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost_micros: int | None = None
+
+    def add(self, fact: UsageFact) -> None:
+        self.input += fact.input
+        self.output += fact.output
+        self.cache_read += fact.cache_read
+        self.cache_write += fact.cache_write
+        self.reasoning += fact.reasoning
+        if fact.cost_micros is not None:
+            self.cost_micros = (self.cost_micros or 0) + fact.cost_micros
+
+    def totals(self) -> UsageTotals:
+        return UsageTotals(
+            steps=self.steps,
+            input=self.input,
+            output=self.output,
+            cache_read=self.cache_read,
+            cache_write=self.cache_write,
+            reasoning=self.reasoning,
+            cost_micros=self.cost_micros,
+        )
+
+
+@dataclass(slots=True)
+class _Scan:
+    """How far the facts of one thread were read."""
+
+    home: Home
+    cursor: int = 0
+    counted: set[bytes] = field(default_factory=set)
+    """Redis may give a field twice while a hash grows."""
+    steps: dict[_Group, set[tuple[TurnId, int]]] = field(default_factory=dict)
+
+
+class _Sums:
+    """The sums of all groups."""
+
+    def __init__(self, reading: Reading, group: Sequence[UsageGroup]) -> None:
+        self._reading = reading
+        self._group = group
+        self._sums: dict[_Group, _Sum] = {}
+
+    def rows(self) -> list[UsageRow]:
+        return [UsageRow(values, found.totals()) for values, found in sorted(self._sums.items())]
+
+    async def take(self, homes: Sequence[Home]) -> None:
+        """Facts of threads of one partition, up to its watermark as it is first read.
+
+        What lies up to there is in the hashes from the first page to the last, so that none is
+        missed although they grow meanwhile.
+        """
+        scans = [_Scan(home) for home in homes]
+        until = None
+        while scans:
+            calls = [
+                ("HSCAN", s.home.keys.of_thread("facts"), s.cursor, "COUNT", _FACTS) for s in scans
+            ]
+            watermark, replies = await self._reading.guarded(homes[0].keys, calls)
+            until = watermark if until is None else until
+            if watermark < until:
+                raise ViewsRebuildingError("the views were lost while usage was summed")
+            for scan, (cursor, page) in zip(scans, replies, strict=True):
+                scan.cursor = cursor
+                for name, data in page.items():
+                    if name not in scan.counted:
+                        scan.counted.add(name)
+                        fact = decode_fact(data, scan.home.tenant, scan.home.thread)
+                        if fact.position <= until:
+                            self._add(scan, fact)
+                if not cursor:
+                    self._end(scan)
+            scans = [scan for scan in scans if scan.cursor]
+
+    def _add(self, scan: _Scan, fact: UsageFact) -> None:
+        values = tuple(_value(fact, name) for name in self._group)
+        self._sums.setdefault(values, _Sum()).add(fact)
+        scan.steps.setdefault(values, set()).add((fact.turn_id, fact.step))
+
+    def _end(self, scan: _Scan) -> None:
+        # A turn belongs to one thread, so that no step is counted with another thread's.
+        for values, steps in scan.steps.items():
+            self._sums[values].steps += len(steps)
 
 
 async def usage(
@@ -23,20 +124,10 @@ async def usage(
     """
     if unknown := [name for name in group if name not in _GROUPS]:
         raise RejectedError(f"usage is not grouped by {', '.join(unknown)}")
-    groups: dict[tuple[str, ...], list[UsageFact]] = defaultdict(list)
-    async for facts in _facts(reading, tenant, thread):
-        for fact in facts:
-            groups[tuple(_value(fact, name) for name in group)].append(fact)
-    return [UsageRow(values, _sum(facts)) for values, facts in sorted(groups.items())]
-
-
-async def _facts(
-    reading: Reading, tenant: TenantId, thread: ThreadId | None
-) -> AsyncIterator[list[UsageFact]]:
-    """The facts of one thread, or of all of the tenant's, some threads at a time."""
+    sums = _Sums(reading, group)
     if thread is not None:
-        yield await _facts_of(reading, [reading.home(tenant, thread)])
-        return
+        await sums.take([reading.home(tenant, thread)])
+        return sums.rows()
     for n in range(reading.identity.partitions):
         keys = keys_of(reading.identity, Partition(n)).of(tenant)
         after = b"-"
@@ -45,23 +136,11 @@ async def _facts(
             _, [members] = await reading.guarded(keys, [page])
             if members:
                 homes = [reading.home(tenant, ThreadId(uuid_text(m))) for m in members]
-                yield await _facts_of(reading, homes)
+                await sums.take(homes)
             if len(members) < _THREADS:
                 break
             after = b"(" + members[-1]
-
-
-async def _facts_of(reading: Reading, homes: Sequence[Home]) -> list[UsageFact]:
-    """Facts of threads of one partition, up to its watermark."""
-    watermark, replies = await reading.guarded(
-        homes[0].keys, [("HVALS", home.keys.of_thread("facts")) for home in homes]
-    )
-    facts = [
-        decode_fact(data, home.tenant, home.thread)
-        for home, reply in zip(homes, replies, strict=True)
-        for data in reply
-    ]
-    return [fact for fact in facts if fact.position <= watermark]
+    return sums.rows()
 
 
 def _value(fact: UsageFact, name: UsageGroup) -> str:
@@ -76,16 +155,3 @@ def _value(fact: UsageFact, name: UsageGroup) -> str:
             return f"{fact.provider}/{fact.model}"
         case "day":
             return fact.occurred_at[:10]
-
-
-def _sum(facts: Sequence[UsageFact]) -> UsageTotals:
-    prices = [fact.cost_micros for fact in facts if fact.cost_micros is not None]
-    return UsageTotals(
-        steps=len({(fact.turn_id, fact.step) for fact in facts}),
-        input=sum(fact.input for fact in facts),
-        output=sum(fact.output for fact in facts),
-        cache_read=sum(fact.cache_read for fact in facts),
-        cache_write=sum(fact.cache_write for fact in facts),
-        reasoning=sum(fact.reasoning for fact in facts),
-        cost_micros=sum(prices) if prices else None,
-    )

@@ -7,10 +7,11 @@ from typing import cast
 from threadlog.adapters.sqlite import view_queries
 from threadlog.adapters.sqlite.file import POLL_S, SqliteFile
 from threadlog.adapters.sqlite.jobs import ViewJob
-from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId
+from threadlog.ids import NO_POSITION, EventId, Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import Record
 from threadlog.ports.views import (
     Direction,
+    OpenThreads,
     StoredEvent,
     ThreadRow,
     UsageGroup,
@@ -20,7 +21,12 @@ from threadlog.ports.views import (
 
 _PAGE = "AND position < ? ORDER BY position DESC LIMIT ?"
 _ONE = "AND thread_id = ?"
-_OPEN = "SELECT tenant_id, thread_id FROM threads WHERE status IN ('open', 'queued') ORDER BY 1, 2"
+# One statement, so that both are of one moment.
+_OPEN = (
+    "SELECT position, tenant_id, thread_id FROM"
+    " (SELECT position FROM watermark) LEFT JOIN (SELECT tenant_id, thread_id FROM threads"
+    " WHERE status IN ('open', 'queued')) ON 1 ORDER BY 2, 3"
+)
 _END = 2**63 - 1
 
 
@@ -31,7 +37,7 @@ class SqliteViews:
         self._file = file
         self._reader = file.view_reader
 
-    async def begin(self, end: Position) -> Position:
+    async def begin(self, end: Position, *, reached: Position = NO_POSITION) -> Position:
         return await self.watermark()
 
     async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
@@ -67,10 +73,10 @@ class SqliteViews:
             lambda c: view_queries.thread_rows(c, _PAGE, (tenant, end, limit))
         )
 
-    async def open_threads(self) -> Sequence[tuple[TenantId, ThreadId]]:
-        return await self._reader.run(
-            lambda c: [(TenantId(t), ThreadId(i)) for t, i in c.execute(_OPEN)]
-        )
+    async def open_threads(self) -> OpenThreads:
+        rows = await self._reader.run(lambda c: c.execute(_OPEN).fetchall())
+        found = [(TenantId(t), ThreadId(i)) for _, t, i in rows if i is not None]
+        return OpenThreads(Position(rows[0][0]), found)
 
     async def events(
         self, tenant: TenantId, thread: ThreadId, *, first: Seq, last: Seq, limit: int
