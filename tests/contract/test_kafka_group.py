@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,9 +12,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.helpers.kafka import Listener, make_config, make_topics, until
 from tests.helpers.processes import ROOT
+from tests.helpers.servers import reserved_port
 from threadlog import ids
 from threadlog.adapters.kafka.config import KafkaConfig
 from threadlog.adapters.kafka.group import KafkaGroup
+from threadlog.errors import LogUnavailableError
 from threadlog.ids import Partition, Position
 
 PARTITIONS = 4
@@ -174,3 +177,42 @@ async def test_a_member_that_stood_still_too_long_has_lost_its_partitions(
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+def thread_of(group: KafkaGroup) -> threading.Thread:
+    assert group._thread is not None
+    return group._thread
+
+
+async def test_leaving_ends_a_join_that_never_came_to_an_end() -> None:
+    """SIGTERM while a process starts, and the broker is away."""
+    with reserved_port() as port:
+        group = KafkaGroup(make_config(f"127.0.0.1:{port}"))
+        joining = asyncio.create_task(group.join(Listener()))
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(group.leave(), 5)
+        with pytest.raises(LogUnavailableError, match="has left"):
+            await asyncio.wait_for(joining, 1)
+        assert not thread_of(group).is_alive()
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_a_cancelled_join_leaves_nobody_in_the_group(
+    config: KafkaConfig, is_away: bool
+) -> None:
+    with reserved_port() as port:
+        listener = Listener()
+        mine = make_config(f"127.0.0.1:{port}") if is_away else config
+        group = KafkaGroup(mine)
+        joining = asyncio.create_task(group.join(listener))
+        await asyncio.sleep(0.05)
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(joining, 5)
+        assert not thread_of(group).is_alive()
+        assert listener.held == {}
+        await group.leave()
+    # Others need not wait until the time of a member runs out.
+    other = Listener()
+    async with member(another(config), other):
+        await until(lambda: sorted(other.held) == ALL, 1.5)

@@ -15,15 +15,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.helpers.kafka import make_config, make_topics, running_log
+from tests.helpers.kafka import append_raw, make_config, make_topics, running_log
 from tests.helpers.logs import DEADLINE_S
 from threadlog.adapters.kafka import topics as topics_module
 from threadlog.adapters.kafka.config import KafkaConfig, KafkaSecurity
 from threadlog.adapters.kafka.dead_letters import DeadLetterViews
 from threadlog.adapters.kafka.topics import KafkaTopics, TopicsWanted
-from threadlog.errors import LogUnavailableError, RefusedError
+from threadlog.errors import LogUnavailableError, RefusedError, TransientError
 from threadlog.ids import NO_POSITION, Partition, Position, TenantId, ThreadId
-from threadlog.ports.views import DeadLetter, ViewBatch
+from threadlog.ports.views import DeadLetter, OpenThreads, ViewBatch
 
 WANTED = TopicsWanted(partitions=3, replication=1)
 
@@ -135,6 +135,22 @@ async def test_another_number_of_partitions_is_refused_by_all(config: KafkaConfi
         await topics.apply(TopicsWanted(5, 3))
 
 
+async def test_a_log_that_has_forgotten_is_refused_although_it_was_mended(
+    config: KafkaConfig,
+) -> None:
+    """Retention that was set for a day and set back has deleted records all the same."""
+    topics = KafkaTopics(config)
+    await topics.apply(WANTED)
+    for partition in (0, 2):
+        append_raw(config, [(b"k", [], b"v")] * 4, partition=partition)
+    await topics.check()
+    place = TopicPartition(config.events_topic, 2, 3)
+    client = admin(config)
+    client.delete_records([place])[place].result(DEADLINE_S)
+    with pytest.raises(RefusedError, match=r"partition 2 begins at offset 3\b"):
+        await topics.check()
+
+
 async def test_an_unreachable_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics_module, "_ASK_S", 1.0)
     with pytest.raises(LogUnavailableError, match=r"127\.0\.0\.1:1"):
@@ -171,11 +187,15 @@ class Inner:
 
     def __init__(self) -> None:
         self.applied: list[ViewBatch] = []
+        self.failures = 0
 
-    async def begin(self, end: Position) -> Position:
-        return end
+    async def begin(self, end: Position, *, reached: Position = NO_POSITION) -> Position:
+        return max(end, reached)
 
     async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
+        if self.failures:
+            self.failures -= 1
+            raise TransientError("Redis is away")
         self.applied.append(batch)
         return batch.watermark
 
@@ -188,8 +208,8 @@ class Inner:
     async def row(self, tenant: TenantId, thread: ThreadId) -> None:
         return None
 
-    async def open_threads(self) -> list[tuple[TenantId, ThreadId]]:
-        return []
+    async def open_threads(self) -> OpenThreads:
+        return OpenThreads(Position(5), [])
 
 
 def pointers(config: KafkaConfig, count: int) -> list[tuple[bytes | None, dict[str, Any]]]:
@@ -215,8 +235,9 @@ async def test_pointers_are_durable_before_the_view_moves_on(config: KafkaConfig
         assert await views.apply(ViewBatch(Position(9), Position(10)), urgent=False) == 10
         assert [applied.watermark for applied in inner.applied] == [9, 10]
         assert (await views.begin(Position(3)), await views.watermark()) == (3, 5)
+        assert await views.begin(Position(3), reached=Position(4)) == 4
         await views.wait(Position(6))
-        assert await views.open_threads() == []
+        assert await views.open_threads() == OpenThreads(Position(5), [])
         assert await views.row(TenantId("t"), ThreadId("n")) is None
     [(key, body)] = await asyncio.to_thread(pointers, config, 1)
     assert key == f"{config.events_topic}:2:3".encode()
@@ -232,3 +253,35 @@ async def test_pointers_are_durable_before_the_view_moves_on(config: KafkaConfig
     with pytest.raises(LogUnavailableError):
         await views.apply(batch, urgent=True)
     assert len(inner.applied) == 2
+
+
+async def test_a_batch_that_is_tried_again_has_its_pointers_already(config: KafkaConfig) -> None:
+    """While Redis is away the same batch comes several times a second, for as long as it takes."""
+    await make_topics(config)
+    identity = await KafkaTopics(config).identity()
+    inner = Inner()
+    inner.failures = 4
+    letters = [DeadLetter(Position(n), "invalid") for n in (4, 5, 6)]
+    batch = ViewBatch(NO_POSITION, Position(5), dead_letters=letters[:2])
+    longer = ViewBatch(NO_POSITION, Position(9), dead_letters=letters)
+    async with running_log(config) as log:
+        views = DeadLetterViews(
+            inner, log, identity=identity, partition=Partition(2), code_version="1"
+        )
+        for tried in (batch, batch, longer, longer):
+            with pytest.raises(TransientError):
+                await views.apply(tried, urgent=True)
+        assert await views.apply(longer, urgent=True) == 9
+        assert await asyncio.to_thread(count_pointers, config) == 3
+        # Views that went back are made again, and so are their pointers.
+        assert await views.apply(ViewBatch(Position(9), Position(10)), urgent=True) == 10
+        assert await views.apply(batch, urgent=True) == 5
+        assert await asyncio.to_thread(count_pointers, config) == 5
+
+
+def count_pointers(config: KafkaConfig) -> int:
+    consumer = Consumer({"bootstrap.servers": config.bootstrap, "group.id": config.group})
+    place = TopicPartition(config.dead_letters_topic, 0)
+    _, end = consumer.get_watermark_offsets(place, DEADLINE_S)
+    consumer.close()
+    return int(end)

@@ -1,8 +1,9 @@
 """Calls to Redis that bring batches in, and events that it no longer keeps."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,14 @@ from tests.contract.redis_parts import (
     redis_parts,
     thread_keys,
 )
-from tests.contract.usage_suite import fact
+from tests.contract.usage_suite import fact, sums
 from tests.contract.views_suite import row
 from tests.helpers.events import LOCAL, make_event, message, thread_id
 from tests.helpers.servers import RedisServer
 from threadlog import limits
 from threadlog.adapters.redis import reading
 from threadlog.adapters.redis.batches import calls_of
+from threadlog.adapters.redis.connect import Command, RedisClient
 from threadlog.adapters.redis.layout import ENTRY, keys_of
 from threadlog.adapters.redis.scripts import APPLY
 from threadlog.errors import CorruptError, TransientError
@@ -29,7 +31,7 @@ from threadlog.events.content import TextPart
 from threadlog.events.envelope import Event
 from threadlog.events.input import MessageReceived
 from threadlog.ids import Partition, Position, Seq, ThreadId
-from threadlog.ports.views import Direction, Judged, ViewBatch
+from threadlog.ports.views import Direction, Judged, UsageRow, ViewBatch
 
 
 @pytest.fixture
@@ -107,6 +109,41 @@ class TestRecents:
         assert count == 1
 
 
+class TestUsage:
+    async def test_many_facts_are_summed_in_bounded_pages(
+        self, parts: RedisParts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also while more come, which are not of the sum yet or of all of it."""
+        many, other = thread_id(0), [thread_id(n) for n in range(1, 90)]
+        facts = [replace(fact(n), thread_id=many) for n in range(5_000)]
+        facts += [replace(fact(5_000 + n), thread_id=one) for n, one in enumerate(other)]
+        await apply(parts, ViewBatch(Position(0), Position(6_000), usage=facts))
+        batch, sizes = parts.client.batch, []
+
+        async def watched(_: RedisClient, commands: Sequence[Command]) -> list[Any]:
+            replies = await batch(commands)
+            pages = [r for c, r in zip(commands, replies, strict=True) if c[0] == "HSCAN"]
+            assert not [c for c in commands if c[0] in ("HVALS", "HGETALL")]
+            sizes.append(sum(len(page) for _, page in pages))
+            at = 10_000 + len(sizes)
+            later = [replace(fact(at * 50 + n), thread_id=many) for n in range(50)]
+            monkeypatch.undo()
+            await apply(parts, ViewBatch(Position(0), Position(at * 50 + 50), usage=later))
+            monkeypatch.setattr(RedisClient, "batch", watched)
+            return replies
+
+        monkeypatch.setattr(RedisClient, "batch", watched)
+        found = await parts.views.usage(LOCAL, ("thread",), many)
+        monkeypatch.undo()
+        assert found == [UsageRow((many,), sums([f for f in facts if f.thread_id == many]))]
+        assert len(sizes) > 20
+        assert max(sizes) < 500
+        # All of them, over all threads.
+        count = len(sizes) * 50
+        facts += [replace(fact(10_001 * 50 + n), thread_id=many) for n in range(count)]
+        assert await parts.views.usage(LOCAL, ()) == [UsageRow((), sums(facts))]
+
+
 class TestCalls:
     def large(self, thread: ThreadId, n: int) -> Event:
         part = TextPart(text=f"{n}:" + "x" * 300_000)
@@ -136,7 +173,7 @@ class TestCalls:
         assert [len(call.streams) for call in calls] == [100, 100, 100, 50, 350]
         assert await parts.partition().apply(batch, urgent=True) == 350
         assert await parts.views.threads(LOCAL, limit=400) == rows[::-1]
-        assert len(await parts.partition().open_threads()) == 350
+        assert len((await parts.partition().open_threads()).threads) == 350
 
     async def test_calls_of_a_batch_that_ended_early_show_nothing(self, parts: RedisParts) -> None:
         """Wherever it ends, and whatever batches the same records come in then."""

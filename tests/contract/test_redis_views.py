@@ -3,6 +3,8 @@ several partitions, events that are no longer kept, calls that fail half-way.
 """
 
 import asyncio
+import contextlib
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,8 +38,8 @@ from threadlog.errors import (
     ViewsRebuildingError,
 )
 from threadlog.events.envelope import Event
-from threadlog.ids import EventId, Partition, Position, Seq, ThreadId
-from threadlog.ports.views import DeadLetter, ThreadRow, UsageRow, ViewBatch
+from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId
+from threadlog.ports.views import DeadLetter, ThreadRow, ThreadStatus, UsageRow, ViewBatch
 from threadlog.runtime.patience import patiently
 
 
@@ -165,12 +167,71 @@ class TestLostViews:
         for read in (
             lambda: parts.views.thread(LOCAL, thread),
             lambda: parts.views.threads(LOCAL, limit=9),
-            parts.partition().open_threads,
         ):
             await apply(parts, ViewBatch(Position(0), Position(6), threads=[row(thread, 6)]))
             monkeypatch.setattr(RedisClient, "batch", interrupted)
             with pytest.raises(ViewsRebuildingError):
                 await read()
+
+    async def test_open_threads_and_their_watermark_are_of_one_moment(
+        self, redis_url: str, parts: RedisParts
+    ) -> None:
+        """Else a worker would begin behind an input whose thread it does not load."""
+        async with redis_parts(redis_url, parts.identity, has_begun=False) as other:
+
+            async def move() -> None:
+                for at in range(1, 300):
+                    status: ThreadStatus = "open" if at % 2 else "idle"
+                    one = row(thread_id(0), at, status=status)
+                    await apply(other, ViewBatch(Position(0), Position(at), threads=[one]))
+                await flush(other)
+                await other.partition().begin(Position(299))
+
+            moving = asyncio.create_task(move())
+            looks = set()
+            with contextlib.suppress(ViewsRebuildingError):
+                while True:
+                    found = await parts.partition().open_threads()
+                    assert len(found.threads) == found.watermark % 2
+                    looks.add(found.watermark)
+            await moving
+            assert len(looks) > 20
+
+    async def test_views_below_what_was_reached_are_refused_until_it_is_there_again(
+        self, parts: RedisParts
+    ) -> None:
+        """E26: a copy of Redis that is older than what readers have seen is not current."""
+        thread, partition = thread_id(0), parts.partition()
+        found = await accept(parts, [message(f"m{n}", thread) for n in range(3)])
+        # What was reached, and more: nothing has happened.
+        assert await partition.begin(Position(9), reached=Position(3)) == 3
+        assert await parts.views.thread(LOCAL, thread) == row(thread, 3)
+        assert await partition.begin(Position(9), reached=Position(6)) == 3
+        await self._refuses(parts, thread)
+        # Whoever knows less does not open them; whoever knows more is believed.
+        assert await partition.begin(Position(9), reached=Position(4)) == 3
+        assert await partition.begin(Position(9)) == 3
+        await apply(parts, ViewBatch(Position(0), Position(5), threads=[row(thread, 5)]))
+        await self._refuses(parts, thread)
+        async with asyncio.timeout(DEADLINE_S):
+            records = await parts.views.records(
+                LOCAL, thread, after=Position(0), before=Position(4)
+            )
+        assert len(records) == len(found)
+        await apply(parts, ViewBatch(Position(0), Position(6), threads=[row(thread, 6)]))
+        assert await parts.views.thread(LOCAL, thread) == row(thread, 6)
+
+    async def test_empty_views_are_refused_until_all_that_is_known_is_there(
+        self, parts: RedisParts
+    ) -> None:
+        thread, partition = thread_id(0), parts.partition()
+        for end, reached in ((4, 6), (6, 4)):
+            await flush(parts)
+            assert await partition.begin(Position(end), reached=Position(reached)) == 0
+            await apply(parts, ViewBatch(Position(0), Position(5)))
+            await self._refuses(parts, thread)
+            await apply(parts, ViewBatch(Position(0), Position(6)))
+            assert await parts.views.thread(LOCAL, thread) is None
 
     async def test_an_empty_log_has_views_at_once(self, parts: RedisParts) -> None:
         assert await parts.views.threads(LOCAL, limit=9) == []
@@ -250,6 +311,61 @@ class TestIdentity:
             await parts.partition().begin(Position(0))
         with pytest.raises(RefusedError):
             await parts.views.thread(LOCAL, thread_id(0))
+
+    async def test_views_of_another_fold_are_refused_by_all(self, parts: RedisParts) -> None:
+        """Their numbers are the other fold's: followed on, they would be mixed with this one's."""
+        thread = thread_id(0)
+        await accept(parts, [message("m0", thread)])
+        meta = keys_of(parts.identity, Partition(0)).meta
+        for change in (("HSET", meta, "fold", "0+other"), ("HDEL", meta, "fold")):
+            await parts.client.batch([change])
+            for refused in (
+                lambda: parts.partition().begin(Position(1), reached=Position(9)),
+                parts.partition().watermark,
+                parts.partition().open_threads,
+                parts.views.check,
+                lambda: parts.views.thread(LOCAL, thread),
+                lambda: parts.partition().wait(Position(1)),
+            ):
+                with pytest.raises(RefusedError, match=r"fold.*redis-cli"):
+                    await refused()
+            # Nothing of theirs was touched.
+            [until] = await parts.client.batch([("HGET", meta, "rebuilding_until")])
+            assert until == b"0"
+
+    async def test_a_snapshot_of_views_that_are_gone_or_another_s_is_none(
+        self, redis_url: str, parts: RedisParts
+    ) -> None:
+        await apply(parts, ViewBatch(Position(0), Position(3), snapshots=[snapshot(3)]))
+        assert await parts.snapshots.newest(LOCAL, thread_id(0)) == snapshot(3)
+        for changed in (
+            replace(parts.identity, topic_id="another"),
+            replace(parts.identity, cluster_id="another"),
+        ):
+            async with redis_parts(redis_url, changed, has_begun=False) as other:
+                assert await other.snapshots.newest(LOCAL, thread_id(0)) is None
+        meta = keys_of(parts.identity, Partition(0)).meta
+        for change in (("HSET", meta, "fold", "0+other"), ("UNLINK", meta)):
+            await parts.client.batch([change])
+            assert await parts.snapshots.newest(LOCAL, thread_id(0)) is None
+
+    async def test_the_advice_removes_meta_first_and_then_all(self, redis_url: str) -> None:
+        """Else a worker could find a thread's index gone under a watermark that still stands."""
+        async with redis_parts(redis_url, identity_of(12)) as parts:
+            await accept(parts, [message("m0", parts.thread_in(n)) for n in range(12)])
+            # A tenant that is called like a key.
+            odd = replace(row(parts.thread_in(0), 9), tenant_id=TenantId("meta"))
+            await apply(parts, ViewBatch(Position(0), Position(9), threads=[odd]))
+            metas = {keys_of(parts.identity, Partition(n)).meta for n in range(12)}
+            for meta in metas:
+                await parts.client.batch([("HSET", meta, "fold", "0+other")])
+            with pytest.raises(RefusedError, match="stop all services first") as refused:
+                await parts.views.check()
+            first, second = re.findall("`redis-cli --scan --pattern '(.+?)'", str(refused.value))
+            [found, whole] = await parts.client.batch([("KEYS", first), ("KEYS", second)])
+            assert {key.decode() for key in found} == metas
+            everywhere = [await everything(parts, n) for n in range(12)]
+            assert set(whole) == {key for each in everywhere for key in each}
 
     async def test_damaged_meta_is_corrupt(self, parts: RedisParts) -> None:
         meta = keys_of(parts.identity, Partition(0)).meta

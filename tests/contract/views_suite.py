@@ -183,7 +183,7 @@ class ViewsSuite:
             stored = row(thread, position, status=status)
             await apply(parts, ViewBatch(Position(0), Position(position), threads=[stored]))
             assert await parts.views.thread(LOCAL, thread) == stored
-            is_open = (LOCAL, thread) in await parts.partition.open_threads()
+            is_open = (LOCAL, thread) in (await parts.partition.open_threads()).threads
             assert is_open == (status in ("queued", "open"))
 
     async def test_threads_page_from_the_newest_to_the_oldest(self, parts: Parts) -> None:
@@ -209,7 +209,14 @@ class ViewsSuite:
             row(idle, 3),
         ]
         await apply(parts, ViewBatch(Position(0), Position(3), threads=rows))
-        assert set(await parts.partition.open_threads()) == {(LOCAL, mine), (OTHER, foreign)}
+        found = await parts.partition.open_threads()
+        assert found.watermark == 3
+        assert set(found.threads) == {(LOCAL, mine), (OTHER, foreign)}
+        assert len(found.threads) == 2
+        closed = [row(mine, 4), row(foreign, 5, tenant=OTHER)]
+        await apply(parts, ViewBatch(Position(0), Position(5), threads=closed))
+        found = await parts.partition.open_threads()
+        assert (found.watermark, list(found.threads)) == (5, [])
 
     # -- events
 

@@ -5,7 +5,7 @@ that one script may move them together; `v1` names this format. A tenant is [a-z
 id is UUID text, so `tenant:thread` joins without ambiguity; no other id stands in a key.
 
 ===================  ======  ==================================================================
-`meta`               hash    watermark, whose log and fold, `rebuilding_until`, number of dead letters
+`meta`               hash    watermark, whose log and fold, `rebuilding_until`, dead letters counted
 `open`               set     `tenant:thread` of every open or queued thread
 `threads:<tenant>`   zset    places of threads by last activity, all of score 0: ordered by bytes
 `streams:<tenant>`   zset    threads with an accepted event or a usage fact, as 16 bytes

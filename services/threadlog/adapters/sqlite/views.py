@@ -23,9 +23,9 @@ _PAGE = "AND position < ? ORDER BY position DESC LIMIT ?"
 _ONE = "AND thread_id = ?"
 # One statement, so that both are of one moment.
 _OPEN = (
-    "SELECT position, tenant_id, thread_id FROM"
-    " (SELECT position FROM watermark) LEFT JOIN (SELECT tenant_id, thread_id FROM threads"
-    " WHERE status IN ('open', 'queued')) ON 1 ORDER BY 2, 3"
+    "SELECT position, tenant_id, thread_id FROM (SELECT position FROM watermark WHERE id = 1)"
+    " LEFT JOIN (SELECT tenant_id, thread_id FROM threads WHERE status IN ('open', 'queued'))"
+    " ON 1 ORDER BY 2, 3"
 )
 _END = 2**63 - 1
 
