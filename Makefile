@@ -54,7 +54,7 @@ format: setup-dev ## rewrite the code as ruff likes it
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-bench: setup-dev ## measured next to a peer, in one run
+bench: setup-dev ## measured next to a peer, in one run; ARGS=--profile shows where the time goes
 	@$(PY) -m tests.bench $(ARGS)
 
 cluster: ## a Kafka broker and a Redis of this clone, topics included; KAFKA_PORT, REDIS_PORT

@@ -71,4 +71,4 @@ async def run(folder):
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(Path(sys.argv[1]))).as_dict()))
+    print(json.dumps(asyncio.run(run(Path(sys.argv[1])))))
