@@ -27,9 +27,11 @@ _IMPORTS = (
     "threadlog.adapters.model_api.openai_model",
     "threadlog.adapters.model_api.scripted_server",
     "threadlog.bootstrap.script_server",
+    "threadlog.bootstrap.serving",
     "threadlog.cli.main",
     "threadlog.cli.running",
     "threadlog.cli.serving",
+    "threadlog.cli.topics",
     "threadlog.gateway.server",
 )
 

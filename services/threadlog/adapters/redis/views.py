@@ -10,6 +10,7 @@ from threadlog.adapters.redis.listing import newest_threads
 from threadlog.adapters.redis.partition import RedisPartitionViews
 from threadlog.adapters.redis.reading import Reading
 from threadlog.adapters.redis.rows import decode_row
+from threadlog.errors import ViewsRebuildingError
 from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId, is_uuid
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.log import LogIdentity, Record, Records
@@ -124,8 +125,12 @@ class RedisViews:
         self, tenant: TenantId, thread: ThreadId, *, after: Position, before: Position
     ) -> Sequence[Record]:
         home = self._reading.home(tenant, thread)
-        await self.partition(home.partition).wait(Position(before - 1))
-        return await self._reading.records(home, after, before)
+        while True:
+            try:
+                # Asked first: the views are seldom behind, and one answer says both.
+                return await self._reading.records(home, after, before)
+            except ViewsRebuildingError:
+                await self.partition(home.partition).wait(Position(before - 1))
 
     async def usage(
         self, tenant: TenantId, group: Sequence[UsageGroup], thread: ThreadId | None = None
