@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.model_messages import PNG, answer, blob, call, request_of, result, user
 from threadlog import limits
 from threadlog.adapters.model_api.script import Script, parse_script
-from threadlog.errors import ModelError
+from threadlog.errors import LateError, ModelError
 from threadlog.events.content import ImagePart, ModelRef, TextPart, ThinkingPart, Usage
 from threadlog.ports.model import Delta, Model, ModelReply, ModelRequest
 from threadlog.thread.messages import AssistantMessage, Message, UserMessage
@@ -56,6 +56,20 @@ class ModelSuite:
         assert "".join(delta.text for delta in deltas) == text
         assert {delta.kind for delta in deltas} == {"text"}
         assert len(deltas) > 1
+
+    async def test_law_3_a_request_that_comes_too_late_is_not_made(
+        self, stack: AsyncExitStack
+    ) -> None:
+        """Asked last thing; the model can be asked again, and answers as if nothing had been."""
+        model = await self.model(stack, '[{"text": "yes"}]')
+        body = model.render(self.asking(user("?")))
+        deltas: list[Delta] = []
+        for _ in range(2):
+            with pytest.raises(LateError):
+                await model.send(body, deltas.append, may_start=lambda: False)
+        assert not deltas
+        reply = await model.send(body, deltas.append, may_start=lambda: True)
+        assert reply.content == (TextPart(text="yes"),)
 
     async def test_F20_thinking_is_apart_from_text(self, stack: AsyncExitStack) -> None:
         model = await self.model(stack, '[{"thinking": " hm\\n", "text": "yes"}]')

@@ -25,7 +25,7 @@ from threadlog.adapters.model_api.openai_model import OpenAIModel, list_models
 from threadlog.adapters.model_api.openai_wire import Dialect
 from threadlog.adapters.model_api.script import parse_script
 from threadlog.adapters.model_api.scripted_server import QUIRKS, Quirk, scripted_server
-from threadlog.errors import ModelError, UsageError
+from threadlog.errors import LateError, ModelError, UsageError
 from threadlog.events.content import TextPart, ThinkingPart
 from threadlog.ports.model import Delta, ModelReply, ModelRequest
 
@@ -54,6 +54,27 @@ async def ask_at(
         return await model.send(model.render(request), on_delta)
     finally:
         await model.aclose()
+
+
+async def test_law_3_no_byte_of_a_late_request_leaves() -> None:
+    """The claim may grow old while the connection is set up."""
+    async with foreign_server(fixed(200, b"{}")) as server:
+        asked: list[int] = []
+
+        def may_start() -> bool:
+            asked.append(server.connections)
+            return False
+
+        model = OpenAIModel(base_url=server.url, api_key=KEY, idle_ms=5_000, total_ms=10_000)
+        try:
+            with pytest.raises(LateError):
+                await model.send(model.render(ASK), lambda delta: None, may_start=may_start)
+        finally:
+            await model.aclose()
+        async with asyncio.timeout(10):
+            await server.left.wait()
+        assert asked == [1], "asked once, when the connection stood"
+        assert server.received == []
 
 
 async def failure_at(url: str, *, idle_ms: int = 5_000, total_ms: int = 10_000) -> ModelError:

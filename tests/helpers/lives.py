@@ -26,7 +26,7 @@ from threadlog.clock import ManualClock
 from threadlog.errors import LateError
 from threadlog.events.envelope import Event
 from threadlog.ids import EventId, WorkerId
-from threadlog.ports.model import Delta, ModelReply
+from threadlog.ports.model import Delta, ModelReply, always
 from threadlog.ports.tools import Finding, ToolCall, ToolResult, WorkspaceRef
 from threadlog.thread.decide import open_claims
 from threadlog.thread.fold import Judgement, judge
@@ -198,9 +198,17 @@ class _Provider(ScriptedModel):
         super().__init__(script)
         self._universe = universe
 
-    async def send(self, body: bytes, on_delta: Callable[[Delta], None]) -> ModelReply:
+    async def send(
+        self,
+        body: bytes,
+        on_delta: Callable[[Delta], None],
+        *,
+        may_start: Callable[[], bool] = always,
+    ) -> ModelReply:
+        if not may_start():
+            raise LateError("the request was not sent: its claim is too old")
         self._universe.effects.append(Effect("request", self._universe.claim_of(None)))
-        return await super().send(body, on_delta)
+        return await super().send(body, on_delta, may_start=may_start)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from threadlog.errors import ModelError, UsageError
 from threadlog.events.content import ModelRef
 from threadlog.planner.prices import NO_PRICES, Price, Prices
-from threadlog.ports.model import Delta, Model, ModelReply, ModelRequest
+from threadlog.ports.model import Delta, Model, ModelReply, ModelRequest, always
 from threadlog.settings import OpenAISettings, Settings
 
 SCRIPTED = "scripted"
@@ -31,7 +31,13 @@ class MissingModel:
         """A body that is never sent."""
         return orjson.dumps({"provider": request.model.provider, "model": request.model.name})
 
-    async def send(self, body: bytes, on_delta: Callable[[Delta], None]) -> ModelReply:
+    async def send(
+        self,
+        body: bytes,
+        on_delta: Callable[[Delta], None],
+        *,
+        may_start: Callable[[], bool] = always,
+    ) -> ModelReply:
         """Fails.
 
         Raises:  ModelError

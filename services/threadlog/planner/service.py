@@ -210,7 +210,10 @@ class Planner(Actor[Planned]):
             live(delta, len(pieces) - 1)
 
         try:
-            reply = await request.model.send(request.body, on_delta)
+            clock = self._ports.clock
+            reply = await request.model.send(
+                request.body, on_delta, may_start=lambda: not claim.is_late(clock.mono_ms())
+            )
         except ModelError as error:
             return Failed(error)
         except asyncio.CancelledError:

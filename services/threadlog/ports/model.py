@@ -60,6 +60,11 @@ class Delta:
     text: str
 
 
+def always() -> bool:
+    """Nothing can come too late."""
+    return True
+
+
 class Model(Protocol):
     """One provider."""
 
@@ -72,11 +77,19 @@ class Model(Protocol):
         """The exact body that `send` will send for `request`; equal requests, equal bytes."""
         ...
 
-    async def send(self, body: bytes, on_delta: Callable[[Delta], None]) -> ModelReply:
+    async def send(
+        self,
+        body: bytes,
+        on_delta: Callable[[Delta], None],
+        *,
+        may_start: Callable[[], bool] = always,
+    ) -> ModelReply:
         """The model's complete response to `body`.
 
         Effects: one request to the provider, never repeated inside; `on_delta` is called on the
                  event loop for each piece. Cancelling the call closes the connection at once.
+                 `may_start` is asked last thing before the body leaves, on an open connection.
         Raises:  ModelError: the attempt failed; its `error_class` and `retryable` say how.
+                 LateError: `may_start` said no; no part of the body has left.
         """
         ...

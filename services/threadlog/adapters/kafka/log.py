@@ -27,6 +27,8 @@ from threadlog.ports.log import Receipt, Record
 
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
 _ASK_AGAIN_S = 0.05
+_ASK_S = 2.0
+"""How long one question may take: a client that asks the wrong broker asks again sooner."""
 _END_MS = 10_000
 """How long the broker may take to say where a partition ends."""
 
@@ -118,10 +120,13 @@ class KafkaLog:
                 described = self._admin.describe_topics(TopicCollection([topic]))
                 await asyncio.wrap_future(described[topic])
                 self._knows_leaders = True
-            asked = self._admin.list_offsets({place: _LATEST}, request_timeout=_END_MS / 1_000)
+            asked = self._admin.list_offsets({place: _LATEST}, request_timeout=_ASK_S)
             answer = await asyncio.wrap_future(asked[place])
             self._admin.poll(0)  # what the client has to say of itself does not pile up
         except KafkaException as error:
+            # A broker that was killed has a new epoch when it is back; the client would ask with
+            # the old one for ever, and is refused, unless it describes the topic again.
+            self._knows_leaders = False
             raise of_exception(error, f"end of partition {partition}") from error
         return Position(answer.offset)
 

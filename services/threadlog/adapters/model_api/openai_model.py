@@ -8,6 +8,7 @@ servers of the same wire form. Importing this module loads the SDK, which takes 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 
 import httpx2
 import openai
@@ -20,9 +21,9 @@ from threadlog.adapters.model_api.openai_failures import FOREIGN_ERRORS, failure
 from threadlog.adapters.model_api.openai_reply import ReplyReader
 from threadlog.adapters.model_api.openai_wire import PROVIDER, Dialect
 from threadlog.clock import Clock, SystemClock
-from threadlog.errors import ModelError, UsageError
+from threadlog.errors import LateError, ModelError, UsageError
 from threadlog.events.content import ModelRef
-from threadlog.ports.model import Delta, ModelReply, ModelRequest
+from threadlog.ports.model import Delta, ModelReply, ModelRequest, always
 
 OFFICIAL_URL = "https://api.openai.com/v1"
 NO_KEY = "none"
@@ -74,9 +75,16 @@ class OpenAIModel:
     def render(self, request: ModelRequest) -> bytes:
         return openai_wire.render(request, self._dialect)
 
-    async def send(self, body: bytes, on_delta: Callable[[Delta], None]) -> ModelReply:
+    async def send(
+        self,
+        body: bytes,
+        on_delta: Callable[[Delta], None],
+        *,
+        may_start: Callable[[], bool] = always,
+    ) -> ModelReply:
         model = ModelRef(provider=PROVIDER, name=openai_wire.model_name(body))
         reader = ReplyReader(model, on_delta)
+        _MAY_START.set(may_start)
         async with self._failing_as_model_errors(reader):
             stream = await self._client.post(
                 "/chat/completions",
@@ -148,6 +156,8 @@ class OpenAIModel:
                     retryable=True,
                 ) from None
         except FOREIGN_ERRORS as error:
+            if (late := _late_in(error)) is not None:
+                raise late from None
             if reader is None or not reader.is_complete:
                 failure = failure_of_exception(error, now_ms=self._clock.now_ms())
                 raise self._without_key(failure) from None
@@ -167,7 +177,7 @@ class OpenAIModel:
             timeout=httpx2.Timeout(idle_ms / 1_000, connect=connect_s, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
             follow_redirects=False,  # the key is for this address
-            event_hooks={"response": [self._refuse_other_than_success]},
+            event_hooks={"request": [_guard], "response": [self._refuse_other_than_success]},
             trust_env=url.host not in _LOOPBACK,  # no proxy stands between a machine and itself
         )
 
@@ -181,6 +191,41 @@ class OpenAIModel:
             body = b""  # the status says enough
         text = body.decode("utf-8", "replace")
         raise failure_of_status(response.status_code, text, response.headers, self._clock.now_ms())
+
+
+_MAY_START: ContextVar[Callable[[], bool]] = ContextVar("may_start", default=always)
+"""Of the request that the task at hand sends: the SDK passes nothing of ours through."""
+
+
+class _Guarded(httpx2.AsyncByteStream):
+    """A request's body that asks, when the connection stands and its first byte is due."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, may_start: Callable[[], bool]) -> None:
+        self._body = body
+        self._may_start = may_start
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if not self._may_start():
+            raise LateError("the request was not sent: its claim is too old")
+        async for chunk in self._body:
+            yield chunk
+
+    async def aclose(self) -> None:
+        """The body is needed no more."""
+        await self._body.aclose()
+
+
+async def _guard(request: httpx2.Request) -> None:
+    """A worker that was frozen while it connected must not send what others have settled."""
+    if isinstance(request.stream, httpx2.AsyncByteStream):
+        request.stream = _Guarded(request.stream, _MAY_START.get())
+
+
+def _late_in(error: BaseException | None) -> LateError | None:
+    """The refusal to send that the SDK has wrapped, if it is one."""
+    while error is not None and not isinstance(error, LateError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 async def list_models(base_url: str | None, api_key: str | None) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ import orjson
 
 from threadlog.adapters.model_api.neutral import check_pairing, unavailable
 from threadlog.adapters.model_api.script import Script, ScriptPlayer, ScriptReply
+from threadlog.errors import LateError
 from threadlog.events.content import BlobRef, ModelRef
-from threadlog.ports.model import Delta, ModelReply, ModelRequest
+from threadlog.ports.model import Delta, ModelReply, ModelRequest, always
 from threadlog.thread.messages import AssistantMessage
 
 PROVIDER = "scripted"
@@ -33,7 +34,15 @@ class ScriptedModel:
         """Two lines of compact JSON: what chooses the reply, then all that the request holds."""
         return render(request)
 
-    async def send(self, body: bytes, on_delta: Callable[[Delta], None]) -> ModelReply:
+    async def send(
+        self,
+        body: bytes,
+        on_delta: Callable[[Delta], None],
+        *,
+        may_start: Callable[[], bool] = always,
+    ) -> ModelReply:
+        if not may_start():
+            raise LateError("the request was not sent: its claim is too old")
         head = orjson.loads(body[: body.index(b"\n")])
         number = head["replies"]
         entry = self._player.reply(number, body)
