@@ -26,9 +26,10 @@ HEADER = """# Features
 
 Written by `make docs` from `docs/features.toml` and the names of the tests; do not edit.
 
-A row is proven when the tests that carry its id pass: on the embedded log now, and on Kafka and
-Redis once they are here. A row that waits names the wave in which it is due, and the tests, if any,
-that prove a first part of it.
+A row is proven when the tests that carry its id pass: on the embedded log, and where a row is about
+several processes on Kafka and Redis as well. Both run the same core over ports that one contract
+suite tests. A row that waits names the wave in which it is due, and the tests, if any, that prove a
+first part of it.
 
 **{proven} of {total} rows proven.**
 

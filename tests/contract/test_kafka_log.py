@@ -245,7 +245,7 @@ async def test_the_end_is_reached_over_a_strangers_transaction(
     assert [r.position for r in seen] == [3, 4]
 
 
-async def test_a_lost_beginning_is_told(config: KafkaConfig, log: KafkaLog) -> None:
+async def test_F79_a_lost_beginning_is_told(config: KafkaConfig, log: KafkaLog) -> None:
     thread = new_thread()
     events = [message(f"m{n}", thread) for n in range(10)]
     await log.append(events)

@@ -36,7 +36,7 @@ SETTLED_S = 30.0
 
 
 @pytest.mark.timeout(2 * SECONDS + 150)
-async def test_P3_F30_random_kills_of_all_services_lose_and_repeat_nothing(
+async def test_F30_P3_random_kills_of_all_services_lose_and_repeat_nothing(
     children: Nursery, short_dir: Path, servers: tuple[str, str]
 ) -> None:
     """Two of each, 64 threads, one kill every two seconds; each is started again at once."""

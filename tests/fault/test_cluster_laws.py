@@ -22,7 +22,7 @@ RACERS = 8
 
 
 @pytest.mark.timeout(90)
-async def test_law_2_of_racing_writers_the_first_in_the_log_wins_for_every_reader(
+async def test_F29_law_2_of_racing_writers_the_first_in_the_log_wins_for_every_reader(
     children: Nursery, short_dir: Path, servers: tuple[str, str]
 ) -> None:
     """Two processes' worth of clients with one key, then with messages that want an idle thread."""

@@ -38,7 +38,7 @@ def check_each_call_ran_once(one: World) -> None:
 
 
 @pytest.mark.timeout(120 + 60 * ROUNDS)
-async def test_P11_F30_a_rolling_restart_under_load_settles_nothing(
+async def test_F30_P11_a_rolling_restart_under_load_settles_nothing(
     children: Nursery, short_dir: Path, servers: tuple[str, str]
 ) -> None:
     """Of two, one ends before its successor starts, and one after that."""
@@ -62,7 +62,7 @@ async def test_P11_F30_a_rolling_restart_under_load_settles_nothing(
 
 
 @pytest.mark.timeout(120 + 2 * CALL_S)
-async def test_P8_F30_a_long_call_across_rebalances_runs_once_and_its_result_counts(
+async def test_F30_P8_a_long_call_across_rebalances_runs_once_and_its_result_counts(
     children: Nursery, short_dir: Path, servers: tuple[str, str]
 ) -> None:
     """Another runner comes and goes three times while it runs; partitions move each time."""

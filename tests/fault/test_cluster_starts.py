@@ -69,7 +69,7 @@ def set_meta(one: Cluster, partition: int, name: str, value: str | int) -> None:
         client.hset(key, name, str(value))
 
 
-async def test_B8_another_number_of_partitions_is_refused(one: Cluster) -> None:
+async def test_F79_B8_another_number_of_partitions_is_refused(one: Cluster) -> None:
     status, said = await refusal(one, THREADLOG_KAFKA__PARTITIONS="3")
     assert status == ExitCode.FAILED
     assert "partitions is 2, wanted 3" in said
@@ -84,7 +84,7 @@ async def test_B8_another_number_of_partitions_is_refused(one: Cluster) -> None:
     [{"cleanup.policy": "compact"}, {"retention.ms": "1000"}, {"retention.bytes": "1000000"}],
     ids=lambda values: next(iter(values)),
 )
-async def test_a_topic_that_forgets_is_refused_until_it_is_mended(
+async def test_F79_a_topic_that_forgets_is_refused_until_it_is_mended(
     values: Mapping[str, str], one: Cluster
 ) -> None:
     await asyncio.to_thread(set_config, one, values)
@@ -104,7 +104,7 @@ async def test_a_topic_that_is_not_there_is_refused(one: Cluster) -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_B2_a_topic_made_anew_under_stored_positions_is_refused(one: Cluster) -> None:
+async def test_F79_B2_a_topic_made_anew_under_stored_positions_is_refused(one: Cluster) -> None:
     """By every service: positions of another topic would show threads that are empty."""
     await run_projection_once(one)
 
@@ -134,7 +134,7 @@ async def test_B2_a_topic_made_anew_under_stored_positions_is_refused(one: Clust
         ("format", 99, "newer than this"),
     ],
 )
-async def test_B2_stored_views_that_do_not_belong_here_are_refused(
+async def test_F79_B2_stored_views_that_do_not_belong_here_are_refused(
     name: str, value: str | int, told: str, one: Cluster
 ) -> None:
     await run_projection_once(one)
