@@ -288,6 +288,8 @@ class Kafka(Server):
 
     def _java(self, *arguments: str) -> list[str]:
         flags = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+        # Native parts that a killed broker has unpacked go with its folder.
+        flags.append(f"-Djava.io.tmpdir={self.folder}")
         log4j = (RECIPE / "log4j2.yaml").as_uri()
         classes = f"{self._jars}/*"
         return ["java", *flags, f"-Dlog4j2.configurationFile={log4j}", "-cp", classes, *arguments]
