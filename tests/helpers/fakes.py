@@ -27,7 +27,7 @@ from threadlog.events.envelope import Event
 from threadlog.events.step import ErrorClass, ModelCall, StopReason
 from threadlog.ids import Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import Log, Receipt, Record
-from threadlog.ports.model import Delta, ModelReply, ModelRequest
+from threadlog.ports.model import Delta, ModelReply, ModelRequest, always
 from threadlog.ports.tools import Finding, ToolCall, ToolResult, WorkspaceRef
 from threadlog.ports.views import StoredEvent
 
@@ -90,6 +90,12 @@ class Exchange:
         )
 
 
+def _already() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 class StepModel:
     """The model port; `sent` holds every request that reached the provider."""
 
@@ -98,13 +104,23 @@ class StepModel:
     def __init__(self) -> None:
         self.rendered: list[ModelRequest] = []
         self.sent: list[Exchange] = []
+        self.may_end = _already()
+        """What was told to stop ends once it is set."""
         self._fresh: asyncio.Queue[Exchange] = asyncio.Queue()
 
     def render(self, request: ModelRequest) -> bytes:
         self.rendered.append(request)
         return render(request)
 
-    async def send(self, body: bytes, on_delta: Callable[[Delta], None]) -> ModelReply:
+    async def send(
+        self,
+        body: bytes,
+        on_delta: Callable[[Delta], None],
+        *,
+        may_start: Callable[[], bool] = always,
+    ) -> ModelReply:
+        if not may_start():
+            raise LateError("the request was not sent: its claim is too old")
         exchange = Exchange(body, on_delta, asyncio.get_running_loop().create_future())
         self.sent.append(exchange)
         self._fresh.put_nowait(exchange)
@@ -112,6 +128,7 @@ class StepModel:
             return await exchange.outcome
         except asyncio.CancelledError:
             exchange.was_stopped = True
+            await self.may_end.wait()
             raise
 
     async def asked(self) -> Exchange:
@@ -133,17 +150,12 @@ class Run:
         self.outcome.set_result(result or ToolResult("ok", b"fine", 4, exit_code=0))
 
 
-def _already() -> asyncio.Event:
-    event = asyncio.Event()
-    event.set()
-    return event
-
-
 @dataclass(slots=True)
 class StepTools:
     """The tools port; `refusal`: why no workspace can be used, None when each can.
 
     `asked`: every attempt, started or not; it may start once `set_up`, which it is until cleared.
+    `may_end`: what was told to stop ends once it is set.
     """
 
     refusal: str | None = None
@@ -152,6 +164,7 @@ class StepTools:
     settled: int = 0
     asked: list[ToolCall] = field(default_factory=list)
     set_up: asyncio.Event = field(default_factory=_already)
+    may_end: asyncio.Event = field(default_factory=_already)
     _fresh: "asyncio.Queue[Run]" = field(default_factory=asyncio.Queue)
 
     async def check(self) -> tuple[Finding, ...]:
@@ -179,6 +192,7 @@ class StepTools:
             return await run.outcome
         except asyncio.CancelledError:
             run.was_killed = True
+            await self.may_end.wait()
             raise
 
     async def started(self) -> Run:
@@ -187,7 +201,18 @@ class StepTools:
             return await self._fresh.get()
 
 
-Fault = Literal["refused", "lost", "full", "late", "unacknowledged", "doubled", "slow", "unsaid"]
+Fault = Literal[
+    "refused",
+    "lost",
+    "full",
+    "late",
+    "unacknowledged",
+    "doubled",
+    "slow",
+    "slowly_lost",
+    "slowly_late",
+    "unsaid",
+]
 
 
 class FaultyLog:
@@ -195,8 +220,9 @@ class FaultyLog:
 
     `lost`: it fails and nothing was appended; `full`: the same, as of a full device; `refused`: it
     can never be appended; `late`: it fails and comes in with `deliver_late`; `unacknowledged`: it
-    fails although it was appended; `doubled`: it is appended twice; `slow`: it waits for `hurry`;
-    `unsaid`: it is appended and read back, and its acknowledgement waits for `hurry`.
+    fails although it was appended; `doubled`: it is appended twice; `slow`: it waits for `hurry`,
+    and so do `slowly_lost` and `slowly_late` before they fail; `unsaid`: it is appended and read
+    back, and its acknowledgement waits for `hurry`.
     """
 
     def __init__(self, log: Log) -> None:
@@ -229,16 +255,16 @@ class FaultyLog:
     async def append(self, events: Sequence[Event]) -> Sequence[Receipt]:
         self.asked.append(events)
         fault = self.faults.popleft() if self.faults else None
-        if fault == "late":
+        if fault in ("slow", "slowly_lost", "slowly_late"):
+            await self._hurry.wait()
+        if fault in ("late", "slowly_late"):
             self._late.append(events)
-        if fault in ("late", "lost"):
+        if fault in ("late", "lost", "slowly_late", "slowly_lost"):
             raise TransientError("no answer")
         if fault == "full":
             raise LogUnavailableError("no space is left")
         if fault == "refused":
             raise RejectedError("too large")
-        if fault == "slow":
-            await self._hurry.wait()
         receipts = await self._log.append([*events, *events] if fault == "doubled" else events)
         if fault == "unacknowledged":
             raise TransientError("no answer")

@@ -6,8 +6,18 @@ from collections.abc import AsyncIterator, Sequence
 from threadlog.adapters.memory.log import MemoryLog
 from threadlog.adapters.memory.snapshots import MemorySnapshots
 from threadlog.adapters.memory.views import MemoryViews
+from threadlog.errors import ViewsRebuildingError
 from threadlog.events.envelope import Event
-from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId, partition_of
+from threadlog.ids import (
+    NO_POSITION,
+    EventId,
+    Partition,
+    Position,
+    Seq,
+    TenantId,
+    ThreadId,
+    partition_of,
+)
 from threadlog.ports.log import Log, Receipt, Record
 from threadlog.ports.views import (
     Direction,
@@ -66,17 +76,34 @@ class _PartitionLog:
 class RemoteViews(MemoryViews):
     """Views of one partition of a remote log. They can be held back, emptied, and set back.
 
-    `asked`: the positions up to which records were wanted. `moving`: nothing is applied while it is
-    cleared.
+    `asked`: the positions up to which records were wanted. `begun`: end and reached, as projections
+    began with them. `moving`: nothing is applied while it is cleared. `refuses_until`: threads
+    cannot be read before the watermark is there, as the port says of views that were set back.
     """
 
     def __init__(self, log: MemoryLog, snapshots: MemorySnapshots) -> None:
         super().__init__(log, snapshots)
         self.asked: list[Position] = []
+        self.begun: list[tuple[Position, Position]] = []
+        self.refuses_until = NO_POSITION
         self.refused = 0
         self.moving = asyncio.Event()
         self.moving.set()
         self.save()
+
+    async def begin(self, end: Position, *, reached: Position = NO_POSITION) -> Position:
+        self.begun.append((end, reached))
+        if self._watermark < reached:
+            self.refuses_until = max(self.refuses_until, reached)
+        return await super().begin(end, reached=reached)
+
+    async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        if self._watermark < self.refuses_until:
+            raise ViewsRebuildingError("not there again")
+        return await self.row(tenant, thread)
+
+    async def row(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        return self._threads.get((tenant, thread))
 
     async def apply(self, batch: ViewBatch, *, urgent: bool) -> Position:
         await self.moving.wait()
@@ -89,7 +116,9 @@ class RemoteViews(MemoryViews):
     ) -> Sequence[Record]:
         self.asked.append(before)
         await self.wait(Position(before - 1))
-        return await super().records(tenant, thread, after=after, before=before)
+        found = await super().records(tenant, thread, after=after, before=before)
+        # A remote log has no index of its own: what is not stored here cannot be found there.
+        return [record for record in found if record.position in self._judged]
 
     def save(self) -> None:
         """What `restore` goes back to."""

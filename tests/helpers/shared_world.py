@@ -25,7 +25,7 @@ from threadlog.adapters.memory.notify import MemoryNotify
 from threadlog.adapters.memory.snapshots import MemorySnapshots
 from threadlog.clock import ManualClock
 from threadlog.events.envelope import Body, Event
-from threadlog.ids import Partition, Position, ThreadId, WorkerId
+from threadlog.ids import NO_POSITION, Partition, Position, ThreadId, WorkerId
 from threadlog.limits import LANES_MAX
 from threadlog.planner.prices import NO_PRICES
 from threadlog.planner.service import Planner, PlannerPorts
@@ -151,7 +151,8 @@ class SharedWorld:
         self._judged: list[tuple[Event, Judgement]] = []
         self._folded = [0] * partitions
         self._before: set[asyncio.Task[Any]] = set()
-        self._running: set[asyncio.Task[None]] = set()
+        self.projecting: dict[Partition, tuple[Projection, asyncio.Task[None]]] = {}
+        """The newest projection of each partition."""
 
     async def __aenter__(self) -> Self:
         self._before = asyncio.all_tasks()
@@ -167,16 +168,24 @@ class SharedWorld:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def project(self, partition: Partition, gather_ms: int = 10) -> Projection:
-        """A projection of the partition runs."""
+    def project(
+        self, partition: Partition, gather_ms: int = 10, reached: Position = NO_POSITION
+    ) -> Projection:
+        """A projection of the partition runs; `reached` as its `run` has it."""
         loader = Loader(self.views, self.snapshots)
         log, views = self.log.partition(partition), self.parts[partition]
         ports = ProjectionPorts(
             log, views, loader, self.notify, SharedFold(), lanes_max=self.lanes_max
         )
         projection = Projection(ports, gather_ms)
-        self._running.add(asyncio.create_task(projection.run()))
+        self.projecting[partition] = projection, asyncio.create_task(projection.run(reached))
         return projection
+
+    async def end_projection(self, partition: Partition = P0) -> None:
+        """The projection of the partition runs no more."""
+        _, task = self.projecting[partition]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     def thread(self, partition: int = 0, n: int = 0) -> ThreadId:
         """Thread `n` of those in the partition."""

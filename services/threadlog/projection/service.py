@@ -128,9 +128,12 @@ class Projection:
         """
         while True:
             self._threads.clear()
+            self._broken.clear()
             self._batch = Batch()
             self._lost = asyncio.get_running_loop().create_future()
-            self.watermark = self._known = await self._begin(max(reached, self.watermark))
+            # The furthest ever: they may be lost again before they are back there.
+            reached = max(reached, self.watermark)
+            self.watermark = self._known = await self._begin(reached)
             self.has_begun = True
             following = asyncio.create_task(self._follow())
             comparing = asyncio.create_task(self._compare())
@@ -258,7 +261,6 @@ class Projection:
             _log.exception("projection: %s stopped at %d", record.key, record.position)
             self._broken.add(record.key)
             self._threads.pop(record.key, None)
-            batch.touched.pop(record.key, None)
             reason = f"the projection failed here: {type(error).__name__}"
             self._set_aside(batch, record, reason, "failed")
 
@@ -288,8 +290,13 @@ class Projection:
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
         judgement = self._folding.judge(before, event)
-        thread.state, thread.position = judgement.state, record.position
         self._meter.judged(event.type, judgement.void, now_s() - began_s)
+        # All that may fail comes first: a record that does leaves nothing behind.
+        title, fact = thread.title, None
+        if judgement.void is None:
+            title = title or title_of(event)
+            fact = usage_fact(before, event, record.position)
+        thread.state, thread.position = judgement.state, record.position
         batch.judged.append(Judged(record.position, event, judgement.seq, judgement.void))
         batch.is_urgent = batch.is_urgent or isinstance(event.body, _URGENT)
         if judgement.void == "invalid":
@@ -300,9 +307,9 @@ class Projection:
             return
         thread.created_at = thread.created_at or event.occurred_at
         thread.updated_at = event.occurred_at
-        thread.title = thread.title or title_of(event)
+        thread.title = title
         batch.touched[record.key] = thread
-        if (fact := usage_fact(before, event, record.position)) is not None:
+        if fact is not None:
             batch.usage.append(fact)
 
     async def _thread(self, record: Record, event: Event) -> Projected:
@@ -329,6 +336,8 @@ class Projection:
         """The thread up to `_known`, behind which it had no record before this one.
 
         So it never waits for the watermark, which only this projection moves.
+
+        Raises:  CorruptError: records of it were set aside before: readers would see a gap.
         """
         tenant, name, before = event.tenant_id, event.thread_id, Position(self._known + 1)
         # Exactly: views that lost their last batches are made again from before the snapshot.
@@ -338,6 +347,8 @@ class Projection:
         self._meter.loaded(loaded.snapshot, loop.time() - began_s, loaded.folded)
         thread = Projected(loaded.state, loaded.position)
         row = await patiently(lambda: self._partition.row(tenant, name))
+        if loaded.state.head > (NO_SEQ if row is None else row.head):
+            raise CorruptError(f"thread {name} was stopped before: it is, until views are dropped")
         if row is not None:
             thread.title, thread.created_at = row.title, row.created_at
             thread.updated_at = row.updated_at

@@ -192,14 +192,24 @@ class Actor(Claiming[A]):
             turn_id=None if turn is None else turn.turn_id,
         )
 
-    async def _append(self, lane: Lane[A], plan: Plan) -> None:
-        own = lane.own
+    def _send_claims(self, lane: Lane[A], plan: Plan) -> None:
+        """The claims of this plan are sent now, by the running task."""
         loop = asyncio.get_running_loop()
-        kind = "claim" if plan.claims else "outcome"
+        ids = {claim.claim_id for claim in plan.claims}
         for claim in plan.claims:
+            claim.sending = asyncio.current_task()
+            claim.led_by = [event for event in plan.events if event.event_id not in ids]
             claim.sent_ms = self._ports.clock.mono_ms()
             claim.timer = loop.call_later(CLAIM_TTL_MS / 1_000, self._expire, lane, claim)
-            own.table.claims[claim.claim_id] = claim
+            lane.own.table.claims[claim.claim_id] = claim
+
+    async def _append(self, lane: Lane[A], plan: Plan) -> None:
+        own = lane.own
+        if lane.broken:
+            self._drop(lane, plan)
+            return
+        kind = "claim" if plan.claims else "outcome"
+        self._send_claims(lane, plan)
         reach(f"{self.name}.{kind}.before_append")
         try:
             receipts = await self._ports.log.append(plan.events)
@@ -216,6 +226,8 @@ class Actor(Claiming[A]):
             return
         reach(f"{self.name}.{kind}.after_append")
         self._close(lane)
+        for claim in plan.claims:
+            claim.led_by = ()
         for _ in plan.releases:
             self._ports.meter.claim("released")
         own.table.releases = [r for r in own.table.releases if r not in plan.releases]
@@ -226,16 +238,22 @@ class Actor(Claiming[A]):
         if lane.position >= own.wait_for:
             self.wake(lane)
 
+    def _drop(self, lane: Lane[A], plan: Plan) -> None:
+        """The lane broke before this was sent: nothing would close a claim that is made now."""
+        for claim in plan.claims:
+            self.on_claim_closed(lane, claim)
+        lane.own.sending = False
+
     def _replace_outcomes(self, lane: Lane[A], plan: Plan, error: RejectedError) -> None:
         """The log takes none of it, a result is too large: it ends as a failure that is small.
 
         Raises:  RejectedError: there is no result to replace, or this was tried before.
         """
+        for claim in plan.claims:
+            self._forget(lane, claim)
         fresh = [claim for claim in plan.outcomes if not claim.was_rejected]
         if not fresh:
             raise error
-        for claim in plan.claims:
-            self._forget(lane, claim)
         for claim in fresh:
             claim.was_rejected = True
             claim.result = self.failed_result(error)
@@ -253,21 +271,21 @@ class Actor(Claiming[A]):
             if claim.status == "running":
                 self._stop(claim)
             if not claim.is_reported:
-                self.worker.spawn(lane, self._abandon(lane, claim))
+                abandoning = self.worker.spawn(lane, self._abandon(lane, claim))
+                self._abandoning.add(abandoning)
+                abandoning.add_done_callback(self._abandoning.discard)
             self._forget(lane, claim)
         self._close(lane)
 
     async def _abandon(self, lane: Lane[A], claim: OwnClaim) -> None:
-        self._abandoning += 1
-        try:
-            if claim.task is not None:
-                await asyncio.wait({claim.task})
-            event = self.release_event(lane, claim, "stopping")
-            if claim.has_begun:
-                event = self.abandoned(claim)
-            await patiently(lambda: self._ports.log.append([event]))
-        finally:
-            self._abandoning -= 1
+        if before := {task for task in (claim.sending, claim.task) if task is not None}:
+            await asyncio.wait(before)
+        event = self.release_event(lane, claim, "stopping")
+        if claim.has_begun:
+            event = self.abandoned(claim)
+        # Without what may not have arrived with it the release could be void, and the claim come.
+        events = [*claim.led_by, event]
+        await patiently(lambda: self._ports.log.append(events))
 
     async def let_go(self) -> Position:
         """Another worker may own the partition now; the position up to which all is done here.

@@ -43,7 +43,7 @@ class Claiming(ABC, Generic[A]):
         self.writer = EventWriter(self.name, worker_id, lambda: rfc3339(ports.clock.now_ms()))
         self.is_draining = False
         self.is_owner = True
-        self._abandoning = 0
+        self._abandoning: set[asyncio.Task[None]] = set()
 
     # -- what a subclass says
 
@@ -177,8 +177,9 @@ class Claiming(ABC, Generic[A]):
         self._forget(lane, claim)
 
     def _forget(self, lane: Lane[A], claim: OwnClaim) -> None:
-        lane.own.table.forget(claim)
-        self.on_claim_closed(lane, claim)
+        if claim.claim_id in lane.own.table.claims:
+            lane.own.table.forget(claim)
+            self.on_claim_closed(lane, claim)
 
     def _stop(self, claim: OwnClaim) -> None:
         """The effect is told to end, once; a result that is there already is kept."""
@@ -241,4 +242,6 @@ class Claiming(ABC, Generic[A]):
         A broken lane does not count, once what it held was closed: nothing moves it any more.
         """
         lanes = (lane for lane in self.worker.lanes if not lane.broken)
-        return self._abandoning > 0 or any(not x.own.table.is_empty or x.own.sending for x in lanes)
+        return bool(self._abandoning) or any(
+            not x.own.table.is_empty or x.own.sending for x in lanes
+        )

@@ -6,6 +6,7 @@ checked last thing before), `table` (only from this table; a released claim neve
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,7 +27,8 @@ class OwnClaim:
              it came back from the log, accepted. `has_begun`: the effect may have happened.
              `is_over`: it has happened, and its result is being stored. `stopping`: its task was
              told to stop. `is_reported`: the event that closes the claim was appended.
-             `was_rejected`: the log would not take its result, which was replaced.
+             `was_rejected`: the log would not take its result, which was replaced. `sending`: the
+             append that it is in, and `led_by` what else is in there, until it is acknowledged.
     Units:   `sent_ms` on the monotonic clock.
     """
 
@@ -42,6 +44,8 @@ class OwnClaim:
     is_reported: bool = False
     was_rejected: bool = False
     task: asyncio.Task[None] | None = None
+    sending: asyncio.Task[Any] | None = None
+    led_by: Sequence[Event] = ()
     timer: asyncio.TimerHandle | None = None
 
     @property
