@@ -87,7 +87,7 @@ async def goes_on_elsewhere(play: Scene, outcome: str) -> None:
         assert (finished.outcome, finished.reason) == expected
     await play.world.quiet()
     assert play.new.state(play.thread) in (None, play.world.state(play.thread)), "None: it is idle"
-    assert not old_actor(play).is_busy
+    await play.world.until(lambda: not old_actor(play).is_busy)
     assert old_actor(play).worker.has_ended, "it reads no more"
 
 
@@ -138,7 +138,7 @@ async def test_a_claim_whose_append_is_under_way_is_released_and_never_starts(
         log.hurry()
         await world.until(play.releases)
         await log.deliver_late()
-        assert not old_actor(play).is_busy
+        await world.until(lambda: not old_actor(play).is_busy)
         await goes_on_elsewhere(play, "released")
         assert play.started() == (0, 1)
 

@@ -23,6 +23,8 @@ from threadlog.ports.blobs import Blobs
 from threadlog.ports.log import LogIdentity
 from threadlog.settings import Settings
 
+_STORING = ("planner", "tool-runner")
+"""Services that put large contents into the blob store."""
 _LOOK_S = 1.0
 """Frames are lost when a projection dies between a batch and telling of it."""
 
@@ -87,4 +89,6 @@ async def open_cluster(
         stack.push_async_callback(notify.aclose)
         snapshots = RedisSnapshots(client, identity)
         blobs = FileBlobs(folder)
+        if service in _STORING:
+            await blobs.check()
         yield Cluster(config, identity, log, views, snapshots, notify, blobs, clock)

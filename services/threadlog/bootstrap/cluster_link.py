@@ -6,14 +6,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from threadlog.bootstrap.cluster import Cluster, open_cluster
-from threadlog.bootstrap.embedded import RunOptions, copy_folder, die
+from threadlog.bootstrap.embedded import Notice, RunOptions, copy_folder, die
 from threadlog.client.interface import CommandPort
 from threadlog.client.reading import Reader
-from threadlog.errors import UsageError
+from threadlog.errors import UsageError, ViewsRebuildingError
 from threadlog.ids import ThreadId, draw
 from threadlog.settings import Settings
 
 SERVICE = "cli"
+_VIEWS_S = 20.0
+_LOOK_S = 0.2
 
 
 class ClusterLink:
@@ -50,7 +52,9 @@ class ClusterLink:
 
 
 @asynccontextmanager
-async def cluster_connected(settings: Settings, options: RunOptions) -> AsyncIterator[ClusterLink]:
+async def cluster_connected(
+    settings: Settings, options: RunOptions, notice: Notice
+) -> AsyncIterator[ClusterLink]:
     """A link to the cluster of these settings.
 
     Raises:  as `cluster.open_cluster`; UsageError: a script, which only a planner can be given.
@@ -61,7 +65,32 @@ async def cluster_connected(settings: Settings, options: RunOptions) -> AsyncIte
             "THREADLOG_SCRIPTED__SCRIPT=FILE and run with --model scripted/NAME"
         )
     async with open_cluster(settings, SERVICE, draw(), on_fatal=die) as cluster:
-        yield ClusterLink(cluster, settings, options.actor)
+        link = ClusterLink(cluster, settings, options.actor)
+        await _views_are_there(link.reader, notice)
+        yield link
+
+
+async def _views_are_there(reader: Reader, notice: Notice) -> None:
+    """The views can be read; waited for, since services may have been started a moment ago.
+
+    Raises:  ViewsRebuildingError: they could not, all the time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s, has_said = loop.time() + _VIEWS_S, False
+    while True:
+        try:
+            await reader.views.threads(reader.tenant, limit=1)
+        except ViewsRebuildingError:
+            if loop.time() > deadline_s:
+                raise
+            if not has_said:
+                notice(
+                    "waiting for the views: a projection makes them (threadlog serve projection)"
+                )
+                has_said = True
+            await asyncio.sleep(_LOOK_S)
+        else:
+            return
 
 
 @asynccontextmanager

@@ -259,7 +259,7 @@ async def connected(settings: Settings, options: RunOptions, notice: Notice) -> 
     if settings.is_cluster:
         from threadlog.bootstrap.cluster_link import cluster_connected
 
-        async with cluster_connected(settings, options) as clustered:
+        async with cluster_connected(settings, options, notice) as clustered:
             yield clustered
         return
     link = FileLink(settings, options, notice)

@@ -15,9 +15,11 @@ from typing import Any, Literal
 from threadlog.adapters.kafka.dead_letters import DeadLetterViews
 from threadlog.adapters.kafka.group import KafkaGroup
 from threadlog.adapters.kafka.members import KafkaMembers
+from threadlog.adapters.kafka.topics import KafkaTopics
 from threadlog.adapters.sandbox.instances import RunnerFolder
 from threadlog.bootstrap.cluster import Cluster, open_cluster
 from threadlog.bootstrap.embedded import Notice, arm_faults, checked_tools, die, make_data_folder
+from threadlog.bootstrap.log_watch import LogWatch
 from threadlog.bootstrap.metered import MeteredLog
 from threadlog.bootstrap.models import MissingModel, close_models, load_models, load_prices
 from threadlog.clock import SystemClock
@@ -160,6 +162,7 @@ async def serve_service(
         host, bound = server.address
         drain_ms = settings.worker.drain_timeout_ms
         failure: Exception | None = None
+        watch = LogWatch(KafkaTopics(cluster.config), cluster.identity)
         try:
             if await _unless(stop, assignment.start()):
                 notice(
@@ -167,8 +170,9 @@ async def serve_service(
                     f"metrics on {host}:{bound}"
                 )
                 gc.freeze()
-                failure, is_gone = await _until(stop, assignment, members)
-                # Who is not among the living is taken for dead: nothing of it may run on.
+                failure, is_gone = await _until(stop, assignment, members, watch)
+                # Who is not among the living is taken for dead, and of a log that was replaced
+                # nothing is true any more: nothing may run on.
                 drain_ms = 0 if is_gone else drain_ms
         finally:
             await assignment.stop(drain_ms)
@@ -204,16 +208,17 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
 
 
 async def _until(
-    stop: asyncio.Event, assignment: Assignment, members: KafkaMembers
+    stop: asyncio.Event, assignment: Assignment, members: KafkaMembers, log: LogWatch
 ) -> tuple[Exception | None, bool]:
-    """What ended this service before `stop` was set, and whether it is none of the living now."""
+    """What ended this service before `stop` was set, and whether nothing of it may run on."""
     failed = asyncio.create_task(assignment.failed())
     gone = asyncio.create_task(members.failed())
+    replaced = asyncio.create_task(log.failed())
     waiting = asyncio.create_task(stop.wait())
-    await asyncio.wait({failed, gone, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    ended = next((task.result() for task in (gone, failed) if task.done()), None)
-    is_gone = gone.done()
-    for task in (failed, gone, waiting):
+    await asyncio.wait({failed, gone, replaced, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    ended = next((task.result() for task in (gone, replaced, failed) if task.done()), None)
+    is_gone = gone.done() or replaced.done()
+    for task in (failed, gone, replaced, waiting):
         task.cancel()
     return ended, is_gone
 

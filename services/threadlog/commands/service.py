@@ -183,7 +183,10 @@ class Commands:
             async with asyncio.timeout(_JUDGED_S):
                 await self._views.reached(self._tenant, thread, last.position)
         except TimeoutError as error:
-            raise TransientError("the views do not follow the log: try again") from error
+            raise TransientError(
+                f"the input is in the log, in thread {thread}, but no projection has judged it in "
+                f"{_JUDGED_S:.0f} s: do not send it again, see that one runs, look at the thread"
+            ) from error
         return await self._found(thread, last.event_id)
 
     async def _created_before(

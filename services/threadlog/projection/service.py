@@ -42,9 +42,11 @@ GATHER_MS = 10
 _GATHER_MAX = 512
 _COMPARE_S = 1.0
 _CUT = (
-    "it was cut or replaced; bring it back, or drop the views, so that they are made again of what "
-    "is left"
+    "it was cut or replaced, or the views were edited; bring it back, or drop the views, as "
+    "docs/operating.md says, so that they are made again"
 )
+_TOLD_LETTERS = frozenset(10**n for n in range(9))
+"""Which bad records are worth a line: the first, the tenth, the hundredth."""
 STOPPED = "stopped"
 """Why no reader sees a record behind one that failed: reason of a void, never the fold's own."""
 _URGENT = (ThreadCreated, ThreadConfigured, MessageReceived, CancelRequested, TurnFinished)
@@ -112,6 +114,7 @@ class Projection:
         self._known = Position(0)
         self.watermark = Position(0)
         self.has_begun = False
+        self._letters = 0
         self._is_behind_until = Position(0)
 
     @property
@@ -274,6 +277,10 @@ class Projection:
     def _letter(self, batch: Batch, record: Record, reason: str, kind: str) -> None:
         """A pointer, counted once: views that are made again count nothing again."""
         batch.dead_letters.append(DeadLetter(record.position, reason))
+        self._letters += 1
+        if self._letters in _TOLD_LETTERS:
+            told = (record.position, reason, self._letters)
+            _log.warning("projection: bad record at %d: %s (%d in all so far)", *told)
         if record.position > self._is_behind_until:
             self._meter.dead_letter(kind)
 

@@ -96,6 +96,17 @@ class Metrics:
         for where in get_args(MismatchPlace):
             self._strangers[(where,)].inc(0)
 
+    def expect(self, service: Service) -> None:
+        """What may never happen is shown from the start: an alert needs the zero before the one."""
+        for failure in get_args(AppendFailure):
+            self._append_errors[service, failure].inc(0)
+        if service == "projection":
+            for reason in get_args(DeadLetterReason):
+                self._dead_letters[service, reason].inc(0)
+        else:
+            for result in get_args(ClaimResult):
+                self._claims[service, result].inc(0)
+
     def text(self) -> bytes:
         """All of it, in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -21,6 +21,7 @@ class ServiceMeter:
         self._metrics = metrics
         self._now_ms = now_ms
         self._service: Service = service
+        metrics.expect(service)
 
     def judged(self, event_type: str, void: str | None, seconds: float) -> None:
         """A record was judged."""

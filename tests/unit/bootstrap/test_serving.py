@@ -107,13 +107,15 @@ class Failing:
         ("service", ("service", False)),
         ("members", ("members", True)),
         ("both", ("members", True)),
+        ("log", ("log", True)),
     ],
 )
 async def test_what_ends_it_is_told_and_whether_it_is_taken_for_dead(
     first: str, expected: tuple[str | None, bool]
 ) -> None:
-    stop, assignment, members = asyncio.Event(), Failing(), Failing()
-    waiting = asyncio.create_task(_until(stop, cast(Any, assignment), cast(Any, members)))
+    stop, assignment, members, log = asyncio.Event(), Failing(), Failing(), Failing()
+    parts = (cast(Any, part) for part in (assignment, members, log))
+    waiting = asyncio.create_task(_until(stop, *parts))
     await asyncio.sleep(0)
     if first == "stop":
         stop.set()
@@ -121,6 +123,8 @@ async def test_what_ends_it_is_told_and_whether_it_is_taken_for_dead(
         assignment.failure.set_result(RuntimeError("service"))
     if first in ("members", "both"):
         members.failure.set_result(RuntimeError("members"))
+    if first == "log":
+        log.failure.set_result(RuntimeError("log"))
     async with asyncio.timeout(DEADLINE_S):
         error, is_gone = await waiting
     assert (None if error is None else str(error), is_gone) == expected
@@ -204,7 +208,7 @@ class Played:
         self.stop = asyncio.Event()
         self.notices: list[str] = []
         config = SimpleNamespace(group="g", worker=WorkerId("w"), partitions=1, events_topic="t")
-        cluster = SimpleNamespace(config=config, clock=ManualClock())
+        cluster = SimpleNamespace(config=config, clock=ManualClock(), identity=None)
 
         @asynccontextmanager
         async def opened(*_: object, **__: object) -> AsyncIterator[Any]:
@@ -218,6 +222,7 @@ class Played:
         patch.setattr(serving, "_maker", maker)
         patch.setattr(serving, "KafkaMembers", lambda config: self.members)
         patch.setattr(serving, "KafkaGroup", lambda config: self.group)
+        patch.setattr(serving, "KafkaTopics", lambda config: None)
         patch.setattr(serving, "arm_faults", lambda settings: None)
         patch.setattr("gc.freeze", lambda: None)
         patch.setattr(Settings, "check_cluster", lambda self: None)

@@ -12,12 +12,13 @@ import errno
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
 from hashlib import sha256 as digest
 from pathlib import Path
 
 from threadlog import ids
-from threadlog.errors import RejectedError, TransientError
+from threadlog.errors import RefusedError, RejectedError, TransientError
 from threadlog.events.content import BlobRef
 from threadlog.ids import TenantId
 
@@ -38,6 +39,25 @@ class FileBlobs:
         self._root = root
         # Folders whose own entry this process made durable, so that it is done once for each.
         self._durable: set[tuple[str, ...]] = set()
+
+    async def check(self) -> None:
+        """Something can be stored here.
+
+        Raises:  RefusedError: it cannot; says where.
+        """
+        await asyncio.to_thread(self._check)
+
+    def _check(self) -> None:
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._root) as file:
+                file.write(b"can be written")
+                file.flush()
+        except OSError as error:
+            raise RefusedError(
+                f"nothing can be stored in the blob store {self._root}: {error.strerror}; correct "
+                "THREADLOG_BLOBS__URL, or who may write there"
+            ) from error
 
     async def put(self, tenant: TenantId, contents: Sequence[tuple[bytes, str]]) -> list[BlobRef]:
         if not ids.is_tenant(tenant):

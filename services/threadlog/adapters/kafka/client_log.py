@@ -9,6 +9,8 @@ import re
 
 _SPARE_S = 10.0
 _KNOWN_MAX = 256
+_HARMLESS = "Coordinator load in progress"
+"""Said by every producer that meets a broker which has just started; it tries again by itself."""
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -20,6 +22,8 @@ class _Sparing(logging.Filter):
         self._said_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if _HARMLESS in record.getMessage():
+            return False
         text = _NUMBERS.sub("0", record.getMessage())
         last_s = self._said_s.get(text)
         if last_s is not None and record.created - last_s < _SPARE_S:

@@ -319,7 +319,8 @@ class _Admin:
 
     def _unreachable(self, error: ThreadlogError) -> ThreadlogError:
         if isinstance(error, TransientError):
-            return LogUnavailableError(f"broker at {self._config.bootstrap}: {error}")
+            where = self._config.bootstrap
+            return LogUnavailableError(f"no answer from a broker at {where}: is it up? ({error})")
         return error
 
 

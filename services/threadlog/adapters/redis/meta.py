@@ -30,7 +30,10 @@ def belonging(values: Values, identity: LogIdentity) -> Position:
              RefusedError: a newer version has written them, or another fold has numbered them.
     """
     if (watermark := values[0]) is None:
-        raise ViewsRebuildingError(f"the views of {identity.topic} are gone; they are made again")
+        raise ViewsRebuildingError(
+            f"there are no views of {identity.topic} (yet, or any more): a projection makes them; "
+            "is one running (threadlog serve projection)? Then try again"
+        )
     _, _, cluster, topic, partitions, stored, fold = (value or b"" for value in values)
     if (found := _number(stored)) > FORMAT:
         raise RefusedError(
