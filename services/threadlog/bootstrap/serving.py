@@ -67,10 +67,14 @@ class Process:
     """What every service of one process shares."""
 
     cluster: Cluster
-    worker: WorkerId
     metrics: Metrics
     meter: ServiceMeter
     service: Service
+
+    @property
+    def worker(self) -> WorkerId:
+        """What claims of this process are made as."""
+        return self.cluster.config.worker
 
     def log(self, partition: Partition) -> MeteredLog:
         """One partition of the log, its appends counted."""
@@ -144,7 +148,7 @@ async def serve_service(
         )
         metrics = Metrics()
         meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
-        process = Process(cluster, cluster.config.worker, metrics, meter, label)
+        process = Process(cluster, metrics, meter, label)
         members = KafkaMembers(cluster.config)
         make = await stack.enter_async_context(
             _maker(settings, name, process, members, notice, tools)
@@ -332,19 +336,19 @@ async def _sample(
         await asyncio.sleep(_SAMPLE_S)
         services = assignment.services
         done = {p: point for p, point in assignment.points.items() if point is not None}
-        is_there = {"kafka": True, "redis": True}
+        has_kafka = has_redis = True
         try:
             ends = {p: await cluster.log.partition(p).end() for p in done}
             records, oldest_s = lag.sample(loop.time(), ends, done)
             metrics.set_lag(cluster.config.group, cluster.config.events_topic, records, oldest_s)
         except TransientError:
-            is_there["kafka"] = False
+            has_kafka = False
         try:
             await cluster.views.partition(Partition(0)).watermark()
         except TransientError:
-            is_there["redis"] = False
-        metrics.up("kafka", is_there["kafka"])
-        metrics.up("redis", is_there["redis"])
+            has_redis = False
+        metrics.up("kafka", has_kafka)
+        metrics.up("redis", has_redis)
         for partition, at in done.items():
             if known.get(partition) != at:
                 metrics.progress(cluster.config.group, partition, cluster.clock.now_ms() / 1_000)
