@@ -10,14 +10,24 @@ INLINE_BYTES_MAX = 64 * KIB
 """One content member; a longer one goes to the blob store first."""
 APPEND_EVENTS_MAX = 512
 READ_EVENTS_MAX = 500
+
+# JSON, equal for what is read and what is written: HTTP bodies and the bodies of events
+BODY_BYTES_MAX = 1 * MIB
+"""One HTTP request's body."""
 JSON_DEPTH_MAX = 64
+"""Objects and lists inside one another."""
+JSON_MEMBERS_MAX = 10_000
+"""Members of all objects and elements of all lists of one document together."""
+JSON_DIGITS_MAX = 24
+"""Digits of one number, exponent included: every 64-bit integer and every shortest spelling of a
+double (23 digits) fit; so the cost of reading a number stays constant."""
 
 # Inputs
 INPUT_WINDOW = 256
 """How many ids of judged inputs a thread's state remembers."""
 QUEUE_MAX = 512
 """Messages that wait in one thread's inbox; more are void, and one turn admits them all."""
-MESSAGE_BYTES_MAX = 1 * MIB
+MESSAGE_BYTES_MAX = 512 * KIB
 IDEMPOTENCY_KEY_CHARS_MAX = 256
 
 # Steps and calls
@@ -51,6 +61,12 @@ OUTPUT_HEAD_BYTES = 8 * KIB
 OUTPUT_TAIL_BYTES = 8 * KIB
 OUTPUT_BYTES_MAX = 16 * MIB
 """What is kept of one call's output; the rest is counted and dropped."""
+
+# What is live only
+LIVE_PIECES_MAX = 16_384
+"""Pieces of one response that are kept for those who join in the middle of it."""
+LIVE_KEPT_MS = 900_000
+"""How long they are kept behind the last one, where nothing tells that it has ended."""
 
 # Files of a workspace
 FILE_BYTES_MAX = 8 * MIB
@@ -101,6 +117,94 @@ MODEL_TAIL_MS = 5_000
 # Cluster
 PARTITIONS_MAX = 1_024
 
+# Gateway: requests and streams
+REQUESTS_PER_MINUTE = 6_000
+"""Default for a tenant, in each gateway process."""
+STREAMS_PER_TENANT = 1_000
+"""Default for a tenant, in each gateway process."""
+PAGE_EVENTS_DEFAULT = 50
+PAGE_BYTES_MAX = 256 * KIB
+"""Events of one page, encoded; a page has at least one event, however large."""
+THREADS_SCANNED_MAX = 2_000
+"""Threads that a filter looks at for one page."""
+WAIT_S_MAX = 60
+"""How long an answer may be put off until a turn has ended, seconds."""
+RECEIPT_MS = 10_000
+"""How long a read waits until the views have passed a receipt, or have reached a cursor."""
+STREAM_FRAMES_MAX = 256
+STREAM_BYTES_MAX = 1 * MIB
+"""What waits for one reader of a stream; then deltas are left out, then it is told to come back."""
+STREAM_HEARTBEAT_MS = 15_000
+STREAM_LIFE_MS = 3_600_000
+STREAM_AUTH_MS = 5_000
+"""How often a stream asks whether its key is still valid."""
+STREAM_FRESH_MS = 1_000
+READY_MS = 2_000
+STREAM_LOST_MS = 30_000
+"""How long a stream bears with views that do not answer, before it ends with a problem."""
+
+# Gateway: connections
+CONNECTIONS_MAX = 4_096
+"""Open at a time; fewer where the process may not open that many files."""
+LISTEN_BACKLOG = 512
+REFUSALS_MAX = 64
+"""Connections over the bound that are being told so; one more is cut without a word."""
+METHOD_CHARS_MAX = 32
+TARGET_BYTES_MAX = 8 * KIB
+HEADER_BYTES_MAX = 32 * KIB
+"""All header fields of a request; of trailers and chunk lines too."""
+HEADER_FIELDS_MAX = 100
+BODY_HELD_BYTES = 64 * KIB
+"""What is kept of a body until the application takes it; then no more is read."""
+BODY_CHUNKS_MAX = 16_384
+"""Chunks of one chunked body: each costs the same, however little is in it."""
+WIRE_EVENTS_MAX = 256
+"""What one connection's input may hold of the loop at a time; then it is another one's turn."""
+HEAD_MS = 10_000
+"""From a connection, or the first byte of its next request, to the end of the request's head."""
+KEEP_ALIVE_MS = 75_000
+BODY_READ_MS = 30_000
+"""From the end of the head to the end of the body."""
+STREAM_WRITE_MS = 30_000
+"""How long a client may leave what the server holds for it unread; then it is cut."""
+WRITE_PIECE_BYTES = 64 * KIB
+"""What the process holds of an answer for one connection: the next piece waits until it is gone."""
+SEND_BUFFER_BYTES = 128 * KIB
+"""What the system holds of it besides; Linux takes twice as much."""
+CLOSE_READ_MS = 2_000
+CLOSE_READ_BYTES = 4 * MIB
+"""What a client may still send while it is told that its request was not taken whole. Without
+that, the system would answer it with a reset and our answer would be lost."""
+GATEWAY_GRACE_MS = 5_000
+"""From the stop of a gateway to the end of the last request."""
+GATEWAY_END_MS = 1_000
+"""What a request that is cut then may take to end; one that does not is left behind."""
+
+# Client of a gateway
+CLIENT_CONNECT_MS = 5_000
+CLIENT_REQUEST_MS = 60_000
+"""One request and its answer, which a gateway may put off until its views have followed."""
+CLIENT_TRIES_MAX = 3
+"""How often a request with an idempotency key is sent; one without is sent once."""
+CLIENT_RETRY_MS = 250
+"""Before the second try; it doubles, with jitter."""
+CLIENT_WAIT_MS = 10_000
+"""The longest pause before a try; a gateway that asks for a longer one is not asked again."""
+CLIENT_VERDICT_MS = 30_000
+"""How long a command waits until the views have judged what it appended."""
+CLIENT_PAGES_MAX = 64
+"""Page tokens that are kept, so that the next page begins exactly behind the last."""
+CLIENT_SILENCE_MS = 3 * STREAM_HEARTBEAT_MS
+"""A stream that is silent for so long is taken for broken."""
+CLIENT_AWAY_MS = 60_000
+"""How long a stream may fail to come back before whoever follows it is told."""
+CLIENT_BROKEN_MAX = 3
+"""How often in a row a stream may break its own form before whoever follows it is told."""
+CLIENT_FRAME_BYTES_MAX = 4 * MIB
+"""One frame of a stream."""
+CLIENT_BODY_BYTES_MAX = 64 * MIB
+"""One answer; the longest that are meant are blobs."""
+
 # Metrics server
 METRICS_REQUEST_MS = 5_000
 """One request from connection to answer; above it, the connection is closed."""
@@ -115,6 +219,19 @@ RECENT_EVENTS_MAX = 1_000
 """Newest events of a thread that are kept whole; older ones are read from the log."""
 RECENT_IDLE_MS = 3_600_000
 """How long they are kept after the last one came."""
+
+# API keys
+KEYS_MAX = 4_096
+"""Keys of one file, those counted that are over; a gateway reads all of them after a change."""
+KEYS_FILE_BYTES_MAX = 2 * MIB
+KEYS_PER_NAME_MAX = 2
+"""Keys that are valid at a time under one name: the one in use, and the one that follows it."""
+KEYS_LOOK_MS = 1_000
+"""How often a gateway looks whether the keys file changed: a revoked key is valid no longer."""
+KEY_USES_SAVE_MS = 60_000
+"""How often a gateway writes down when keys were used last."""
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond since the epoch that RFC 3339 can write."""
 
 # Memory
 LANES_MAX = 2_000
@@ -134,6 +251,19 @@ assert RETRY_BASE_MS < RETRY_CAP_MS < MODEL_TOTAL_MS
 assert MODEL_CONNECT_MS < MODEL_IDLE_MS < MODEL_TOTAL_MS
 assert CALL_TIMEOUT_MS < WORKER_DRAIN_MS <= WORKER_DRAIN_MS_MAX
 assert EVENT_BYTES_MAX < VIEW_CALL_BYTES_MAX
+assert EVENT_BYTES_MAX < BODY_BYTES_MAX
+assert MESSAGE_BYTES_MAX <= BODY_BYTES_MAX
+assert QUEUE_MAX + 8 * OUTPUT_PARTS_MAX + 16 * CALLS_PER_STEP_MAX < JSON_MEMBERS_MAX  # of one event
+assert len(str(2**64)) < JSON_DIGITS_MAX
 assert READ_EVENTS_MAX < RECENT_EVENTS_MAX
 assert CALLS_PER_STEP_MAX < APPEND_EVENTS_MAX // 2
 assert SANDBOX_START_MS < CLAIM_TTL_MS < DRAIN_TIMEOUT_MS
+assert KEYS_MAX * 512 <= KEYS_FILE_BYTES_MAX  # the longest record has 490
+assert REFUSALS_MAX < CONNECTIONS_MAX
+assert METHOD_CHARS_MAX < TARGET_BYTES_MAX < HEADER_BYTES_MAX
+assert BODY_BYTES_MAX < CLOSE_READ_BYTES
+assert CLOSE_READ_MS < GATEWAY_GRACE_MS < HEAD_MS < BODY_READ_MS < KEEP_ALIVE_MS
+assert EVENT_BYTES_MAX < CLIENT_FRAME_BYTES_MAX < CLIENT_BODY_BYTES_MAX
+assert CLIENT_RETRY_MS * 2**CLIENT_TRIES_MAX < CLIENT_WAIT_MS < CLIENT_REQUEST_MS
+assert CLIENT_CONNECT_MS < CLIENT_REQUEST_MS
+assert RECEIPT_MS < CLIENT_VERDICT_MS < CLIENT_REQUEST_MS

@@ -1,22 +1,31 @@
 """Settings: the only reader of the environment.
 
 Every variable is `THREADLOG_…`, nested with `__`; one that is not known here is an error, since a
-misspelt one would otherwise be silently without effect. `OPENAI_API_KEY`, `OPENAI_BASE_URL` and
-`OPENAI_MODEL` are read too, as their SDK does. A message of an error names the variable and what to
-do, and never repeats a value, which may be a secret.
+misspelt one would otherwise be silently without effect. `OPENAI_…` and `ANTHROPIC_…` are read too,
+as their SDKs do: `API_KEY`, `BASE_URL`, and our own `MODEL`. A message of an error names the
+variable and what to do, and never repeats a value, which may be a secret.
 """
 
 import difflib
 import os
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from threadlog.errors import UsageError
 from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
+from threadlog.settings_parts import RemoteSettings, both_set, content_of, gateway_base
 
 _PREFIX = "THREADLOG_"
 _KAFKA = f"{_PREFIX}KAFKA__"
@@ -29,41 +38,48 @@ _BLOBS_HINT = "for example file:///var/lib/threadlog/blobs"
 
 # An empty variable is a mistake of a template, not a way to say "none".
 _Text = Annotated[str, Field(pattern=r"^\S+$")]
+_T = TypeVar("_T")
 
 
-class LogSettings(BaseModel):
-    """The embedded log. `file` None: `threadlog.db` in the data folder."""
+def _parts(value: object) -> object:
+    """The parts of a variable that holds a list."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+_Listed = Annotated[tuple[_T, ...], NoDecode, BeforeValidator(_parts)]
+
+
+class _Section(BaseModel):
+    """Base of every section: immutable, and a name that it does not know is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LogSettings(_Section):
+    """The embedded log. `file` None: `threadlog.db` in the data folder."""
 
     file: Path | None = None
 
 
-class ToolRunnerSettings(BaseModel):
+class ToolRunnerSettings(_Section):
     """The tool-runner. `workspaces` None: `workspaces` in the data folder."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     workspaces: Path | None = None
 
 
-class ScriptedSettings(BaseModel):
+class _ScriptedSettings(_Section):
     """The scripted model. `script` None: there is none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     script: Path | None = None
 
 
-class KafkaSettings(BaseModel):
+class KafkaSettings(_Section):
     """The log of a cluster. `bootstrap` None: there is no cluster, the log is embedded.
 
     Shapes:  `prefix` begins the name of every topic and group: `<prefix>.events`,
              `<prefix>.planner`. `partitions`: the pinned number of the events topic, which the live
              one must equal. `replication`: what `topics apply` creates with.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     bootstrap: _Text | None = None
     prefix: str = Field(default="threadlog", pattern=r"^[a-z0-9._-]{1,40}$")
@@ -97,7 +113,7 @@ class KafkaSettings(BaseModel):
             f"{_KAFKA}SASL_PASSWORD": self.sasl_password or self.sasl_password_file,
         }
         if self.sasl_password is not None and self.sasl_password_file is not None:
-            raise UsageError(_both(f"{_KAFKA}SASL_PASSWORD"))
+            raise UsageError(both_set(f"{_KAFKA}SASL_PASSWORD"))
         if not self.security_protocol.startswith("SASL_"):
             for name, value in {
                 f"{_KAFKA}SASL_MECHANISM": self.sasl_mechanism,
@@ -119,14 +135,12 @@ class KafkaSettings(BaseModel):
         Raises:  UsageError: the file cannot be read.
         """
         if self.sasl_password_file is not None:
-            return _content(self.sasl_password_file, f"{_KAFKA}SASL_PASSWORD_FILE")
+            return content_of(self.sasl_password_file, f"{_KAFKA}SASL_PASSWORD_FILE")
         return None if self.sasl_password is None else self.sasl_password.get_secret_value()
 
 
-class RedisSettings(BaseModel):
+class RedisSettings(_Section):
     """The Redis of a cluster, by address; `url_file` for an address that holds a password."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: _Text | None = Field(default=None, repr=False)
     url_file: Path | None = None
@@ -134,7 +148,7 @@ class RedisSettings(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.url is not None and self.url_file is not None:
-            raise UsageError(_both(_REDIS_URL))
+            raise UsageError(both_set(_REDIS_URL))
         return self
 
     @property
@@ -150,54 +164,81 @@ class RedisSettings(BaseModel):
         name, url = _REDIS_URL, self.url
         if self.url_file is not None:
             name = f"{_REDIS_URL}_FILE"
-            url = _content(self.url_file, name)
+            url = content_of(self.url_file, name)
         if url is not None and not url.startswith(("redis://", "rediss://", "unix://")):
             raise UsageError(f"{name}: an address begins with redis://, rediss:// or unix://")
         return url
 
 
-class BlobsSettings(BaseModel):
+class BlobsSettings(_Section):
     """The blob store of a cluster: a folder that all its services share."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: _Text | None = None
 
 
-class MetricsSettings(BaseModel):
+class MetricsSettings(_Section):
     """Where metrics are served. `port` None: the service's own default; 0: a free one.
 
     `host`: loopback unless told otherwise; in a container 0.0.0.0, so that they can be scraped.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     host: _Text = "127.0.0.1"
     port: int | None = Field(default=None, ge=0, le=65_535)
 
 
-class WorkerSettings(BaseModel):
+class WorkerSettings(_Section):
     """A worker process. `drain_timeout_ms`: how long a stop waits for effects that have started.
 
     Longer than the default timeout of a call, so that a rolling restart cuts nothing off.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     drain_timeout_ms: int = Field(default=WORKER_DRAIN_MS, ge=0, le=WORKER_DRAIN_MS_MAX)
 
 
-class OpenAISettings(BaseSettings):
-    """The OpenAI-compatible provider, by the names that its SDK knows."""
+class GatewaySettings(_Section):
+    """The gateway, by itself or in `threadlog up`.
 
-    model_config = SettingsConfigDict(env_prefix="OPENAI_", frozen=True, extra="ignore")
+    Shapes:  `keys_file` None: `keys.json` in the data folder. `port` None: 8080; 0: a free one.
+             `origins`: of web pages that may call it, besides its own. `hosts`: names under which
+             it is reached, besides loopback. `models`: `provider/name` of a new thread; empty: any.
+    """
+
+    keys_file: Path | None = None
+    host: _Text = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65_535)
+    origins: _Listed[Annotated[str, Field(pattern=r"^https?://[a-z0-9.:\[\]-]+$")]] = ()
+    hosts: _Listed[Annotated[str, Field(pattern=r"^[a-z0-9.:\[\]-]+$")]] = ()
+    models: _Listed[Annotated[str, Field(pattern=r"^[^\s/]+/\S+$")]] = ()
+    requests_per_minute: int = Field(default=6_000, ge=1)
+    streams_per_tenant: int = Field(default=1_000, ge=1)
+
+
+class _Provider(BaseSettings):
+    """A provider of models, by the names that its SDK knows. `base_url` None: its own address."""
 
     api_key: str | None = Field(default=None, repr=False)
     base_url: str | None = None
     model: str | None = None
 
+    @property
+    def is_set(self) -> bool:
+        """Whether this process can ask it."""
+        return bool(self.api_key or self.base_url)
 
-class Settings(BaseSettings):
+
+class OpenAISettings(_Provider):
+    """The OpenAI-compatible provider."""
+
+    model_config = SettingsConfigDict(env_prefix="OPENAI_", frozen=True, extra="ignore")
+
+
+class AnthropicSettings(_Provider):
+    """Anthropic, or a server of its wire form."""
+
+    model_config = SettingsConfigDict(env_prefix="ANTHROPIC_", frozen=True, extra="ignore")
+
+
+class Settings(RemoteSettings, BaseSettings):
     """All settings, each with the default that a person on a laptop wants.
 
     Shapes:  `data_dir` None: `$XDG_DATA_HOME/threadlog`, for root `/var/lib/threadlog`. `model`:
@@ -216,12 +257,13 @@ class Settings(BaseSettings):
     data_dir: Path | None = None
     log: LogSettings = LogSettings()
     tool_runner: ToolRunnerSettings = ToolRunnerSettings()
-    scripted: ScriptedSettings = ScriptedSettings()
+    scripted: _ScriptedSettings = _ScriptedSettings()
     kafka: KafkaSettings = KafkaSettings()
     redis: RedisSettings = RedisSettings()
     blobs: BlobsSettings = BlobsSettings()
     metrics: MetricsSettings = MetricsSettings()
     worker: WorkerSettings = WorkerSettings()
+    gateway: GatewaySettings = GatewaySettings()
     sandbox: Literal["bubblewrap", "off"] = "bubblewrap"
     model: str | None = None
     prices: Path | None = None
@@ -233,6 +275,15 @@ class Settings(BaseSettings):
         if self.redis.is_set and not self.is_cluster:
             raise UsageError(f"a Redis is set without a Kafka: {_BOOTSTRAP_HINT}, or unset it")
         return self
+
+    def at(self, url: str | None) -> Self:
+        """These settings with the gateway that a flag names; None: as they are.
+
+        Raises:  UsageError: it is no address of one.
+        """
+        if url is None:
+            return self
+        return self.model_copy(update={"url": gateway_base(url, "--url")})
 
     @property
     def is_cluster(self) -> bool:
@@ -276,6 +327,11 @@ class Settings(BaseSettings):
             self.data_folder() / "threadlog.db" if named is None else named.expanduser().absolute()
         )
 
+    def keys_file(self) -> Path:
+        """The file of API keys."""
+        named = self.gateway.keys_file
+        return self.data_folder() / "keys.json" if named is None else named.expanduser().absolute()
+
     def workspaces_folder(self) -> Path:
         """The folder of managed workspaces."""
         named = self.tool_runner.workspaces
@@ -303,25 +359,8 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        name = _PREFIX + "__".join(str(part) for part in first["loc"]).upper()
+        name = _PREFIX + "__".join(p for p in first["loc"] if isinstance(p, str)).upper()
         raise UsageError(f"{name}: {first['msg']}") from error
-
-
-def _both(name: str) -> str:
-    return f"{name} and {name}_FILE are both set: unset one of them"
-
-
-def _content(file: Path, name: str) -> str:
-    """The text of a file that holds a secret, without the space around it."""
-    try:
-        text = file.expanduser().read_text().strip()
-    except OSError as error:
-        raise UsageError(f"{name}: the file cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise UsageError(f"{name}: the file holds no text") from None
-    if not text:
-        raise UsageError(f"{name}: the file is empty")
-    return text
 
 
 def _file_url(url: str) -> Path:

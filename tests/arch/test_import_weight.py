@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"fastapi", "hypothesis", "openai", "httpx2", "starlette", "uvicorn"}
+HEAVY = {"anthropic", "fastapi", "hypothesis", "openai", "httpx2", "starlette", "uvicorn"}
 
 # Runs the command line as `python -m threadlog` does, then names every top package it loaded.
 PROBE = """

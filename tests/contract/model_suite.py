@@ -181,7 +181,7 @@ class ModelSuite:
         others = [
             replace(request, system_prompt="Be long."),
             replace(request, tools=()),
-            replace(request, thinking="high"),
+            replace(request, messages=request.messages[:1], thinking="high"),
             replace(request, output_tokens_max=5),
             replace(request, messages=request.messages[:1]),
             replace(request, messages=(*request.messages[:2], result(one, "other"))),

@@ -1,4 +1,4 @@
-"""The model contract over every adapter: the scripted one, and OpenAI's over HTTP."""
+"""The model contract over every adapter: the scripted one, and both providers' over HTTP."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -7,7 +7,10 @@ import httpx2
 import pytest
 
 from tests.contract.model_suite import ModelSuite
+from tests.helpers.messages_server import MODEL_NAME, messages_server
 from tests.helpers.model_messages import request_of, user
+from threadlog.adapters.model_api.anthropic_model import AnthropicModel
+from threadlog.adapters.model_api.anthropic_model import list_models as list_anthropic_models
 from threadlog.adapters.model_api.openai_model import OpenAIModel, list_models
 from threadlog.adapters.model_api.script import Script, parse_script
 from threadlog.adapters.model_api.scripted import ScriptedModel
@@ -42,6 +45,30 @@ class TestOpenAIModel(ModelSuite):
                 yield model
             finally:
                 await model.aclose()
+
+
+class TestAnthropicModel(ModelSuite):
+    """Over a server that refuses every body that the provider would refuse."""
+
+    provider = "anthropic"
+
+    def running(self, script: Script) -> AbstractAsyncContextManager[Model]:
+        return self._running(script)
+
+    @asynccontextmanager
+    async def _running(self, script: Script) -> AsyncIterator[Model]:
+        async with messages_server(script) as server:
+            model = AnthropicModel(base_url=server.url)
+            try:
+                yield model
+            finally:
+                await model.aclose()
+
+
+async def test_the_names_of_anthropics_models_are_listed() -> None:
+    async with messages_server(parse_script("[]")) as server:
+        assert await list_anthropic_models(server.url, None) == (MODEL_NAME,)
+        assert server.received[0].target == "/v1/models?limit=1000"
 
 
 async def test_the_names_of_the_models_are_listed() -> None:

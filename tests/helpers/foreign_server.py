@@ -29,6 +29,7 @@ class Foreign:
 
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Reaction = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 
 
 def fixed(
@@ -60,17 +61,23 @@ def head(status: int, headers: dict[str, str]) -> bytes:
     return f"HTTP/1.1 {status} Whatever\r\n{lines}\r\n".encode()
 
 
-@contextlib.asynccontextmanager
-async def foreign_server(answer: Answer) -> AsyncIterator[Foreign]:
+def foreign_server(answer: Answer) -> contextlib.AbstractAsyncContextManager[Foreign]:
     """Answers every request with `answer`; connections are kept as long as the client likes."""
+    return speaking_server(lambda _, writer: answer(writer))
+
+
+@contextlib.asynccontextmanager
+async def speaking_server(react: Reaction) -> AsyncIterator[Foreign]:
+    """The same, where the answer depends on the request."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         foreign.connections += 1
         try:
             while True:
-                foreign.received.append(await _received(reader))
-                await answer(writer)
+                request = await _received(reader)
+                foreign.received.append(request)
+                await react(request, writer)
                 foreign.answering.set()
         except (ConnectionError, asyncio.IncompleteReadError):
             foreign.left.set()

@@ -131,6 +131,13 @@ def validate_messages(body: bytes) -> Json:
         "thinking",
     }
     _members(document, {"model", "max_tokens", "messages"}, known)
+    limit = document["max_tokens"]
+    _need(isinstance(limit, int) and limit > 0, f"max_tokens: {limit!r}")
+    _need(document.get("stream", True) is True, "not a stream")
+    if "tool_choice" in document:
+        _members(_object(document, "tool_choice"), {"type"})
+        _need(_object(document, "tool_choice")["type"] in ("auto", "none"), "a tool choice")
+        _need("tools" in document, "a tool choice without tools")
     if "system" in document:
         _text(document, "system")
     names = []
@@ -154,6 +161,7 @@ def validate_messages(body: bytes) -> Json:
 def _thinking(document: Json, messages: Sequence[Json]) -> None:
     thinking = _object(document, "thinking")
     _members(thinking, {"type", "budget_tokens"})
+    _need(thinking["type"] == "enabled", "a kind of thinking")
     budget, limit = thinking["budget_tokens"], document["max_tokens"]
     _need(isinstance(budget, int) and isinstance(limit, int), "a budget that is no number")
     assert isinstance(budget, int)

@@ -7,7 +7,12 @@ import pytest
 
 from threadlog.errors import UsageError
 from threadlog.limits import CALL_TIMEOUT_MS
-from threadlog.settings import Settings, load_settings
+from threadlog.settings import (
+    AnthropicSettings,
+    OpenAISettings,
+    Settings,
+    load_settings,
+)
 
 CANARY = "canary-7f3a"
 KAFKA = {"KAFKA__BOOTSTRAP": "kafka:9092"}
@@ -189,3 +194,20 @@ def test_blobs_lie_in_a_folder_so_far(environment: Environment, url: str) -> Non
 )
 def test_a_file_url_is_a_folder(environment: Environment, url: str, folder: str) -> None:
     assert environment.load({"BLOBS__URL": url}).blobs_folder() == Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "kind"), [("OPENAI", OpenAISettings), ("ANTHROPIC", AnthropicSettings)]
+)
+def test_providers_are_set_by_the_names_of_their_sdks(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, kind: type[OpenAISettings | AnthropicSettings]
+) -> None:
+    assert not kind().is_set
+    monkeypatch.setenv(f"{prefix}_MODEL", "small")
+    assert not kind().is_set
+    for name, value in (("API_KEY", CANARY), ("BASE_URL", "http://127.0.0.1:9")):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"{prefix}_{name}", value)
+            assert kind().is_set
+            assert CANARY not in repr(kind())
+    assert kind().model == "small"

@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,35 @@ from threadlog.errors import ModelError, UsageError
 from threadlog.events.content import ModelRef
 from threadlog.planner.prices import NO_PRICES, Price, Prices
 from threadlog.ports.model import Delta, Model, ModelReply, ModelRequest, always
-from threadlog.settings import OpenAISettings, Settings
+from threadlog.settings import AnthropicSettings, OpenAISettings, Settings
 
 SCRIPTED = "scripted"
 OPENAI = "openai"
-PROVIDERS = (SCRIPTED, OPENAI)
+ANTHROPIC = "anthropic"
+PROVIDERS = (SCRIPTED, OPENAI, ANTHROPIC)
 _ADAPTERS = "threadlog.adapters.model_api"
+_Found = OpenAISettings | AnthropicSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    """A provider with an address: where its settings, its adapter and its variables are found."""
+
+    settings: type[_Found]
+    module: str
+    adapter: str
+    variables: str
+
+    @property
+    def needs(self) -> str:
+        """What to set, as a person reads it."""
+        return f"{self.variables}_API_KEY, or {self.variables}_BASE_URL for a local server"
+
+
+_REMOTES: Mapping[str, _Remote] = {
+    OPENAI: _Remote(OpenAISettings, "openai_model", "OpenAIModel", "OPENAI"),
+    ANTHROPIC: _Remote(AnthropicSettings, "anthropic_model", "AnthropicModel", "ANTHROPIC"),
+}
 
 
 class MissingModel:
@@ -45,7 +69,8 @@ class MissingModel:
         provider = orjson.loads(body)["provider"]
         raise ModelError(
             f"provider {provider} is not configured in this process: set OPENAI_API_KEY or "
-            "OPENAI_BASE_URL for openai, --script for scripted",
+            "OPENAI_BASE_URL for openai, ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL for anthropic, "
+            "--script for scripted",
             error_class="unauthenticated",
             retryable=False,
         )
@@ -63,10 +88,10 @@ async def load_models(settings: Settings, script: Path | None) -> Mapping[str, M
         scripted = await _module("scripted")
         source = await _module("script")
         models[SCRIPTED] = scripted.ScriptedModel(source.load_script(script))
-    openai = OpenAISettings()
-    if openai.api_key or openai.base_url:
-        module = await _module("openai_model")
-        models[OPENAI] = module.OpenAIModel(base_url=openai.base_url, api_key=openai.api_key)
+    for provider, found in _configured().items():
+        remote = _REMOTES[provider]
+        adapter = getattr(await _module(remote.module), remote.adapter)
+        models[provider] = adapter(base_url=found.base_url, api_key=found.api_key)
     return models
 
 
@@ -75,18 +100,17 @@ def fingerprints(settings: Settings, script: Path | None) -> dict[str, str]:
 
     Raises:  UsageError: the script cannot be read.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     script = script or settings.scripted.script
     if script is not None:
         try:
-            found[SCRIPTED] = hashlib.sha256(script.read_bytes()).hexdigest()
+            hashes[SCRIPTED] = hashlib.sha256(script.read_bytes()).hexdigest()
         except OSError as error:
             raise UsageError(f"cannot read the script {script}: {error.strerror}") from error
-    openai = OpenAISettings()
-    if openai.api_key or openai.base_url:
-        both = f"{openai.base_url or ''}\n{openai.api_key or ''}"
-        found[OPENAI] = hashlib.sha256(both.encode()).hexdigest()
-    return found
+    for provider, found in _configured().items():
+        both = f"{found.base_url or ''}\n{found.api_key or ''}"
+        hashes[provider] = hashlib.sha256(both.encode()).hexdigest()
+    return hashes
 
 
 async def close_models(models: Mapping[str, Model]) -> None:
@@ -100,56 +124,73 @@ async def close_models(models: Mapping[str, Model]) -> None:
 async def model_choice(settings: Settings, flag: str | None, script: Path | None) -> ModelRef:
     """The model of a new thread: the flag, the settings, or the only one that there is.
 
-    Effects: may ask the server of `OPENAI_BASE_URL` for its models.
+    Effects: may ask the only provider's server for its models.
     Raises:  UsageError: there is none, or more than one; the message names the flag.
     """
-    openai = OpenAISettings()
-    has_openai = bool(openai.api_key or openai.base_url)
+    remotes = _configured()
     script = script or settings.scripted.script
     if (named := flag or settings.model) is not None:
         if settings.is_cluster:
             # The planners have the keys; this process may have none.
-            return _parse(named, has_script=True)
-        return _checked(_parse(named, script is not None), script is not None, has_openai)
-    if script is not None and has_openai:
-        raise UsageError("both providers are configured: say which with --model")
+            return _parse(named, remotes, has_script=True)
+        model = _parse(named, remotes, has_script=script is not None)
+        return _checked(model, remotes, has_script=script is not None)
+    here = [*((SCRIPTED,) if script is not None else ()), *remotes]
+    if len(here) > 1:
+        which = " or ".join(f"{provider}/NAME" for provider in here)
+        raise UsageError(
+            f"{len(here)} providers are configured ({', '.join(here)}): "
+            f"say which with --model, {which}"
+        )
     if script is not None:
         return ModelRef(provider=SCRIPTED, name=script.stem or SCRIPTED)
-    if not has_openai:
+    if not remotes:
         raise UsageError(
-            "no model: set OPENAI_API_KEY (or OPENAI_BASE_URL for a local server), "
+            "no model: set OPENAI_API_KEY or ANTHROPIC_API_KEY (or OPENAI_BASE_URL or "
+            "ANTHROPIC_BASE_URL for a local server), "
             "or give --script FILE for the scripted model"
         )
-    if openai.model:
-        return ModelRef(provider=OPENAI, name=openai.model)
-    module = await _module("openai_model")
+    [(provider, found)] = remotes.items()
+    return ModelRef(provider=provider, name=found.model or await _only_name(provider, found))
+
+
+def _configured() -> dict[str, _Found]:
+    """The providers with an address that can be asked from here, by name."""
+    found = {provider: remote.settings() for provider, remote in _REMOTES.items()}
+    return {provider: settings for provider, settings in found.items() if settings.is_set}
+
+
+async def _only_name(provider: str, found: _Found) -> str:
+    """The only model that the provider's server has."""
+    module = await _module(_REMOTES[provider].module)
     try:
-        names = await module.list_models(openai.base_url, openai.api_key)
+        names: tuple[str, ...] = await module.list_models(found.base_url, found.api_key)
     except ModelError as error:
         raise UsageError(f"cannot list the models, name one with --model: {error}") from error
     if len(names) != 1:
         some = ", ".join(names[:5]) or "none"
         raise UsageError(f"name one of the server's {len(names)} models with --model: {some}")
-    return ModelRef(provider=OPENAI, name=names[0])
+    return names[0]
 
 
-def _parse(named: str, has_script: bool) -> ModelRef:
+def _parse(named: str, remotes: Collection[str], *, has_script: bool) -> ModelRef:
+    """`provider/name`, or a name alone: of the script, else of the only provider."""
     provider, slash, name = named.partition("/")
     if slash and provider in PROVIDERS and name:
         return ModelRef(provider=provider, name=name)
-    default = OPENAI
     if named == SCRIPTED and has_script:
-        default = SCRIPTED
-    return ModelRef(provider=default, name=named)
+        return ModelRef(provider=SCRIPTED, name=named)
+    if len(remotes) > 1:
+        which = " or ".join(f"{provider}/{named}" for provider in remotes)
+        raise UsageError(f"{len(remotes)} providers are configured: say --model {which}")
+    return ModelRef(provider=next(iter(remotes), OPENAI), name=named)
 
 
-def _checked(model: ModelRef, has_script: bool, has_openai: bool) -> ModelRef:
+def _checked(model: ModelRef, remotes: Collection[str], *, has_script: bool) -> ModelRef:
     if model.provider == SCRIPTED and not has_script:
         raise UsageError(f"model {SCRIPTED}/{model.name} needs --script FILE")
-    if model.provider == OPENAI and not has_openai:
-        raise UsageError(
-            f"model {model.name} needs OPENAI_API_KEY, or OPENAI_BASE_URL for a local server"
-        )
+    if model.provider in _REMOTES and model.provider not in remotes:
+        raise UsageError(f"model {model.name} needs {_REMOTES[model.provider].needs}")
     return model
 
 

@@ -15,12 +15,12 @@ from threadlog.events.tool import ToolFinished, ToolRequested
 from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.events.writer import EventWriter
 from threadlog.ids import CallId, EventId, call_id, caused_id, claim_id, turn_id
-from threadlog.planner.content import Content
-from threadlog.planner.requests import manifest, model_request
 from threadlog.planner.screening import Screened, screen
 from threadlog.ports.model import Model
 from threadlog.runtime.chain import Chain
 from threadlog.runtime.claims import OwnClaim
+from threadlog.runtime.prompt_content import Content
+from threadlog.runtime.prompts import manifest, model_request
 from threadlog.runtime.shared_fold import SharedFold
 from threadlog.thread.decide import (
     ClaimStep,

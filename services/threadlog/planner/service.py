@@ -16,7 +16,6 @@ from threadlog.events.envelope import Body, Event
 from threadlog.events.step import ModelAttemptFailed, ModelCall, StepReleased, StepStarted
 from threadlog.ids import WorkerId, caused_id
 from threadlog.limits import CALLS_PER_STEP_MAX
-from threadlog.planner.content import Content
 from threadlog.planner.planning import Planning, Request
 from threadlog.planner.prices import Prices
 from threadlog.planner.results import Answered, Failed, Interrupted, Result, result_body
@@ -31,6 +30,7 @@ from threadlog.runtime.content import text_of, with_text
 from threadlog.runtime.lanes import Lane
 from threadlog.runtime.load import Loaded
 from threadlog.runtime.patience import patiently
+from threadlog.runtime.prompt_content import Content
 from threadlog.thread.state import Call, Claim, ThreadState, is_stopping
 
 

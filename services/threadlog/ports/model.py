@@ -65,8 +65,8 @@ def always() -> bool:
     return True
 
 
-class Model(Protocol):
-    """One provider."""
+class Renderer(Protocol):
+    """How one provider is asked, without asking it."""
 
     @property
     def renderer(self) -> str:
@@ -74,8 +74,12 @@ class Model(Protocol):
         ...
 
     def render(self, request: ModelRequest) -> bytes:
-        """The exact body that `send` will send for `request`; equal requests, equal bytes."""
+        """The exact body that is sent for `request`; equal requests, equal bytes."""
         ...
+
+
+class Model(Renderer, Protocol):
+    """One provider."""
 
     async def send(
         self,

@@ -143,10 +143,10 @@ def test_calls_of_the_past_keep_a_tool_when_none_is_allowed_any_more() -> None:
     assert "tools" not in validate_messages(render(replace(claude(user("?")), tools=())))
 
 
-def body_with(*messages: Json) -> bytes:
+def body_with(*messages: Json, **members: object) -> bytes:
     tools = [{"name": "cli", "input_schema": {}}]
     body = {"model": "m", "max_tokens": 9, "tools": tools, "messages": messages}
-    return json.dumps(body).encode()
+    return json.dumps(body | members).encode()
 
 
 ASK: Json = {"role": "user", "content": [{"type": "text", "text": "x"}]}
@@ -173,6 +173,15 @@ DONE: Json = {
         body_with(ASK, {"role": "assistant", "content": []}, ASK),
         body_with({"role": "user", "content": [{"type": "text", "text": " "}]}),
         body_with({"role": "user", "content": [{"type": "text", "text": "x", "extra": 1}]}),
+        body_with(ASK, max_tokens=0),
+        body_with(ASK, max_tokens=None),
+        body_with(ASK, stream=False),
+        body_with(ASK, temperature_of_room=20),
+        body_with(ASK, tool_choice={"type": "any thing"}),
+        body_with(ASK, thinking={"type": "enabled", "budget_tokens": 2_048}),
+        body_with(
+            ASK, USE, DONE, max_tokens=9_000, thinking={"type": "enabled", "budget_tokens": 2_048}
+        ),
     ],
 )
 def test_the_stand_in_refuses_what_the_provider_refuses(body: bytes) -> None:

@@ -9,6 +9,7 @@ from threadlog.adapters.model_api.failures import (
     retry_after_ms,
     without_secrets,
 )
+from threadlog.adapters.model_api.providers import OPENAI
 
 NOW_MS = 1_790_000_000_000
 
@@ -46,7 +47,7 @@ NOW_MS = 1_790_000_000_000
 def test_L6_every_status_has_its_class(
     status: int, body: str, error_class: str, retryable: bool
 ) -> None:
-    failure = failure_of_status(status, body, {}, NOW_MS)
+    failure = failure_of_status(status, body, {}, NOW_MS, OPENAI)
     assert (failure.error_class, failure.retryable) == (error_class, retryable)
     assert f"HTTP {status}" in str(failure)
     assert "<" not in str(failure)
@@ -74,8 +75,8 @@ def test_C66_the_wish_to_wait_is_read_and_capped(
     headers: dict[str, str], expected: int | None
 ) -> None:
     assert retry_after_ms(headers, NOW_MS) == expected
-    assert failure_of_status(429, "", headers, NOW_MS).retry_after_ms == expected
-    assert failure_of_status(401, "", headers, NOW_MS).retry_after_ms is None
+    assert failure_of_status(429, "", headers, NOW_MS, OPENAI).retry_after_ms == expected
+    assert failure_of_status(401, "", headers, NOW_MS, OPENAI).retry_after_ms is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_C66_the_wish_to_wait_is_read_and_capped(
     [(401, "OPENAI_API_KEY"), (403, "OPENAI_API_KEY"), (404, "OPENAI_BASE_URL"), (301, "moved to")],
 )
 def test_the_text_says_what_to_do(status: int, advice: str) -> None:
-    assert advice in str(failure_of_status(status, "", {}, NOW_MS))
+    assert advice in str(failure_of_status(status, "", {}, NOW_MS, OPENAI))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +99,8 @@ def test_the_text_says_what_to_do(status: int, advice: str) -> None:
 def test_what_looks_like_a_key_is_not_repeated(text: str) -> None:
     body = '{"error":{"message":"' + text + '"}}'
     for shown in (
-        str(failure_of_status(400, body, {}, NOW_MS)),
-        str(failure_of_error({"message": text})),
+        str(failure_of_status(400, body, {}, NOW_MS, OPENAI)),
+        str(failure_of_error({"message": text}, OPENAI)),
         without_secrets(text),
     ):
         assert "***" in shown
@@ -108,8 +109,8 @@ def test_what_looks_like_a_key_is_not_repeated(text: str) -> None:
 
 def test_the_text_of_a_401_is_not_repeated_for_it_names_the_key_in_part() -> None:
     body = '{"error":{"message":"your key that ends in wxyz is wrong"}}'
-    assert "wxyz" not in str(failure_of_status(401, body, {}, NOW_MS))
-    assert "wxyz" in str(failure_of_status(403, body, {}, NOW_MS))
+    assert "wxyz" not in str(failure_of_status(401, body, {}, NOW_MS, OPENAI))
+    assert "wxyz" in str(failure_of_status(403, body, {}, NOW_MS, OPENAI))
 
 
 def test_a_key_is_hidden_whatever_it_looks_like() -> None:
@@ -118,11 +119,11 @@ def test_a_key_is_hidden_whatever_it_looks_like() -> None:
 
 def test_long_texts_are_cut() -> None:
     body = '{"error":{"message":"' + "x" * 10_000 + '"}}'
-    assert len(str(failure_of_status(400, body, {}, NOW_MS))) < 2_000
-    assert len(str(failure_of_status(400, "y" * 10_000, {}, NOW_MS))) < 2_000
+    assert len(str(failure_of_status(400, body, {}, NOW_MS, OPENAI))) < 2_000
+    assert len(str(failure_of_status(400, "y" * 10_000, {}, NOW_MS, OPENAI))) < 2_000
 
 
 @pytest.mark.parametrize("error", [None, 7, [], {}, {"code": None, "message": 3}])
 def test_an_error_that_says_nothing_is_the_providers_own(error: object) -> None:
-    failure = failure_of_error(error)
+    failure = failure_of_error(error, OPENAI)
     assert (failure.error_class, failure.retryable) == ("internal", True)

@@ -22,8 +22,9 @@ from tests.helpers.model_messages import (
 )
 from tests.helpers.wire_validators import Json, WireError, validate_completions, validate_messages
 from threadlog.adapters.model_api import anthropic_wire, openai_wire
+from threadlog.adapters.model_api.asked_model import model_name
 from threadlog.adapters.model_api.neutral import wire_call_id
-from threadlog.adapters.model_api.openai_wire import Dialect, dialect_of, model_name, render
+from threadlog.adapters.model_api.openai_wire import Dialect, dialect_of, render
 from threadlog.events.content import (
     BlobRef,
     FilePart,

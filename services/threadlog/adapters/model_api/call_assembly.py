@@ -53,12 +53,12 @@ class CallAssembly:
             raise malformed("a tool call of the reply is not an object")
         function = piece.get("function")
         function = function if isinstance(function, dict) else {}
-        provider_id = _short("id", piece.get("id"), limits.PROVIDER_CALL_ID_CHARS_MAX)
-        name = _short("name", function.get("name"), limits.TOOL_NAME_CHARS_MAX)
+        provider_id = short("id", piece.get("id"), limits.PROVIDER_CALL_ID_CHARS_MAX)
+        name = short("name", function.get("name"), limits.TOOL_NAME_CHARS_MAX)
         call = self._find(piece.get("index"), provider_id, name)
         call.provider_id = call.provider_id or provider_id
         if name != call.name:  # some servers repeat the whole name with each piece
-            call.name = _short("name", call.name + name, limits.TOOL_NAME_CHARS_MAX)
+            call.name = short("name", call.name + name, limits.TOOL_NAME_CHARS_MAX)
         arguments = _arguments(function.get("arguments"))
         call.arguments.append(arguments)
         return len(name) + len(arguments.encode("utf-8", "surrogatepass"))
@@ -84,7 +84,11 @@ class CallAssembly:
         return found
 
 
-def _short(what: str, value: object, chars_max: int) -> str:
+def short(what: str, value: object, chars_max: int) -> str:
+    """The id or name that `value` is, empty where it is none.
+
+    Raises:  ModelError: malformed, it is longer than any that is meant seriously.
+    """
     text = value if isinstance(value, str) else ""
     if len(text) > chars_max:
         raise malformed(f"the {what} of a tool call has {len(text)} characters")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import orjson
 
 from threadlog import limits
+from threadlog.adapters.model_api.providers import ProviderFacts
 from threadlog.errors import ModelError
 from threadlog.events.step import ErrorClass
 
@@ -20,8 +21,9 @@ _SECRET = re.compile(
     r"(?i)\b(?:bearer\s+\S+|(?:sk|pk|gsk|xai|key|rk)[-_][\w*.-]{4,}|AIza[\w-]{8,})|(?<=//)[^/\s@]+(?=@)"
 )
 _TOO_LONG = re.compile(
-    r"(?i)context.{0,3}(?:length|window|size)|maximum context|prompt is too long|too many tokens"
-    r"|reduce the length|input is too long|exceed\w* the (?:model's )?max\w* (?:input|prompt)"
+    r"(?i)context.{0,3}(?:length|window|size|limit)|maximum context|prompt is too long"
+    r"|too many tokens|reduce the length|input is too long"
+    r"|exceed\w* the (?:model's )?max\w* (?:input|prompt)"
 )
 _OTHER_4XX: tuple[ErrorClass, bool, str] = (
     "bad_request",
@@ -30,15 +32,19 @@ _OTHER_4XX: tuple[ErrorClass, bool, str] = (
 )
 _OTHER_5XX: tuple[ErrorClass, bool, str] = ("internal", True, "the provider failed")
 _BUSY: tuple[ErrorClass, bool, str] = ("overloaded", True, "the provider is overloaded or away")
+_SPENT: tuple[ErrorClass, bool, str] = (
+    "rate_limited",
+    False,
+    "the quota is used up: check the provider's plan",
+)
 _BY_STATUS: dict[int, tuple[ErrorClass, bool, str]] = {
-    401: ("unauthenticated", False, "the provider refused the key: set OPENAI_API_KEY"),
+    401: ("unauthenticated", False, "the provider refused the key: set {key_name}"),
     402: ("refused", False, "the provider wants to be paid: check the balance there"),
-    403: ("unauthenticated", False, "the key may not do this: check what OPENAI_API_KEY allows"),
+    403: ("unauthenticated", False, "the key may not do this: check what {key_name} allows"),
     404: (
         "not_found",
         False,
-        "no such model or address: check the model's name and OPENAI_BASE_URL, which usually "
-        "ends in /v1",
+        "no such model or address: check the model's name and {url_name}, which {url_end}",
     ),
     408: ("timeout", True, "the provider gave up waiting"),
     409: _BUSY,
@@ -59,26 +65,24 @@ _BY_CODE: dict[str, tuple[ErrorClass, bool, str]] = {
     ),
     "content_filter": ("refused", False, "the provider's content filter refused the request"),
     "content_policy_violation": ("refused", False, "the provider's policy refused the request"),
-    "insufficient_quota": (
-        "rate_limited",
-        False,
-        "the quota is used up: check the provider's plan",
-    ),
+    "insufficient_quota": _SPENT,
+    "contract_spend_limit_reached": _SPENT,
+    "enforced_spend_limit_reached": _SPENT,
     "script_exhausted": ("script_exhausted", False, "the script has no further reply"),
 }
 
 
 def failure_of_status(
-    status: int, body: str, headers: Mapping[str, str], now_ms: int
+    status: int, body: str, headers: Mapping[str, str], now_ms: int, facts: ProviderFacts
 ) -> ModelError:
     """The failure that an HTTP status other than 2xx means.
 
     Units:   `now_ms` wall clock, for a Retry-After that is a date.
     """
     code, detail = _code_and_message(_parsed(body))
-    error_class, retryable, advice = _verdict(status, code, detail or body)
+    error_class, retryable, advice = _verdict(status, code, detail or body, facts)
     if status // 100 == 3:  # noqa: PLR2004 # a redirect is no place to send a key to
-        advice = f"the address moved to {headers.get('location', 'nowhere')}: set OPENAI_BASE_URL"
+        advice = f"the address moved to {headers.get('location', 'nowhere')}: set {facts.url_name}"
     if status == 401:  # noqa: PLR2004 # its text names the key, in part
         detail = ""
     elif not detail:
@@ -91,11 +95,11 @@ def failure_of_status(
     )
 
 
-def failure_of_error(error: object) -> ModelError:
+def failure_of_error(error: object, facts: ProviderFacts) -> ModelError:
     """The failure that an error object within a stream that began well means."""
     code, detail = _code_and_message(error)
     status = int(code) if code.isdigit() and len(code) == 3 else 500  # noqa: PLR2004 # HTTP's digits
-    error_class, retryable, advice = _verdict(status, code, detail)
+    error_class, retryable, advice = _verdict(status, code, detail, facts)
     return ModelError(
         f"{advice} (while it answered{_said(detail)})",
         error_class=error_class,
@@ -135,12 +139,19 @@ def without_secrets(text: str, key: str | None = None) -> str:
     return _SECRET.sub("***", text.replace(key, "***") if key else text)
 
 
-def _verdict(status: int, code: str, detail: str) -> tuple[ErrorClass, bool, str]:
+def _verdict(
+    status: int, code: str, detail: str, facts: ProviderFacts
+) -> tuple[ErrorClass, bool, str]:
     if code in _BY_CODE:
         return _BY_CODE[code]
+    if status in (400, 500, 504):  # all others say more than a type does
+        status = facts.status_of_type.get(code, status)
     if status in (400, 422, 500) and _TOO_LONG.search(detail[:4_096]):
         return _BY_CODE["context_length_exceeded"]
-    return _BY_STATUS.get(status, _OTHER_5XX if status >= 500 else _OTHER_4XX)  # noqa: PLR2004 # HTTP
+    other = _OTHER_5XX if status >= 500 else _OTHER_4XX  # noqa: PLR2004 # HTTP's classes
+    error_class, retryable, advice = _BY_STATUS.get(status, other)
+    names = {"key_name": facts.key_name, "url_name": facts.url_name, "url_end": facts.url_end}
+    return error_class, retryable, advice.format_map(names)
 
 
 def _parsed(body: str) -> object:
@@ -161,6 +172,9 @@ def _code_and_message(body: object) -> tuple[str, str]:
     if not isinstance(body, dict):
         return "", ""
     codes = [str(body[name]) for name in ("code", "type") if isinstance(body.get(name), str | int)]
+    details = body.get("details")
+    if isinstance(details, dict) and isinstance(details.get("error_code"), str):
+        codes.append(details["error_code"])
     known = [code for code in codes if code in _BY_CODE]
     message = body.get("message") or body.get("detail")
     return (known or codes or [""])[0], message if isinstance(message, str) else ""

@@ -30,3 +30,33 @@ def whole(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def member_texts(text: str) -> dict[str, str]:
+    """Each member of the JSON object that `text` is, its value as it stands there, to the byte.
+
+    Raises:  ModelError: malformed, also where it is nested too deeply.
+    """
+    found: dict[str, str] = {}
+    try:
+        at = _past_space(text, _past_space(text, 0) + 1)
+        while text[at] != "}":
+            name, at = _DECODER.raw_decode(text, at)
+            start = _past_space(text, _past_space(text, at) + 1)
+            _, at = _DECODER.raw_decode(text, start)
+            found[name] = text[start:at]
+            at = _past_space(text, at)
+            if text[at] == ",":
+                at = _past_space(text, at + 1)
+    except (ValueError, RecursionError, IndexError):
+        raise malformed("a piece of the reply cannot be kept as it is") from None
+    return found
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _past_space(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at

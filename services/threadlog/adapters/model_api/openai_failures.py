@@ -3,24 +3,18 @@
 Their own texts are not repeated: some hold header values or parts of a key.
 """
 
-import ssl
-
-import anyio
-import httpx2
 import openai
 
 from threadlog.adapters.model_api.failures import failure_of_error, failure_of_status, malformed
-from threadlog.errors import ModelError
-from threadlog.events.step import ErrorClass
-
-FOREIGN_ERRORS = (
-    openai.OpenAIError,
-    httpx2.HTTPError,
-    httpx2.StreamError,
-    httpx2.InvalidURL,
-    ssl.SSLError,
-    anyio.EndOfStream,
+from threadlog.adapters.model_api.providers import OPENAI
+from threadlog.adapters.model_api.transport_failures import (
+    TRANSPORT_ERRORS,
+    failure_of_transport,
+    plain_failure,
 )
+from threadlog.errors import ModelError
+
+FOREIGN_ERRORS = (openai.OpenAIError, *TRANSPORT_ERRORS)
 """What a request may raise besides ModelError; other exceptions are bugs of ours."""
 
 
@@ -32,50 +26,23 @@ def failure_of_exception(error: Exception, *, now_ms: int) -> ModelError:
     """
     match error:
         case openai.APIStatusError():
-            body = error.response.text if error.response.is_closed else ""
-            return failure_of_status(error.status_code, body, error.response.headers, now_ms)
+            response = error.response
+            body = response.text if response.is_closed else ""
+            return failure_of_status(error.status_code, body, response.headers, now_ms, OPENAI)
         case openai.APIConnectionError():
-            return _of_transport(error.__cause__, has_begun=False)
+            return failure_of_transport(error.__cause__, OPENAI, has_begun=False)
         case openai.APIResponseValidationError():
             return malformed("the reply does not have the shape of one")
         case openai.ContentFilterFinishReasonError():
-            return _failure("refused", "the provider's content filter refused the request")
+            return plain_failure("refused", "the provider's content filter refused the request")
         case openai.LengthFinishReasonError():
             return malformed("the reply was cut by its length limit")
         case openai.WebSocketConnectionClosedError() | openai.WebSocketQueueFullError():
-            return _failure("connection", "the connection to the provider broke", retryable=True)
+            text = "the connection to the provider broke"
+            return plain_failure("connection", text, retryable=True)
         case openai.APIError():
-            return failure_of_error(error.body)
+            return failure_of_error(error.body, OPENAI)
         case openai.OpenAIError():
-            return _failure("unauthenticated", "no usable credentials: set OPENAI_API_KEY")
+            return plain_failure("unauthenticated", "no usable credentials: set OPENAI_API_KEY")
         case _:
-            return _of_transport(error, has_begun=True)
-
-
-def _of_transport(error: BaseException | None, *, has_begun: bool) -> ModelError:
-    match error:
-        case httpx2.ReadTimeout():
-            return _failure("idle", "the provider sent nothing for too long", retryable=True)
-        case httpx2.ConnectTimeout():
-            return _failure("connection", "the provider's address does not answer", retryable=True)
-        case httpx2.TimeoutException():
-            return _failure("timeout", "sending the request took too long", retryable=True)
-        case httpx2.DecodingError():
-            return malformed("the reply's compression is broken")
-        case httpx2.UnsupportedProtocol() | httpx2.InvalidURL() | httpx2.LocalProtocolError():
-            return _failure(
-                "bad_request", "no request can be sent so: check OPENAI_BASE_URL and OPENAI_API_KEY"
-            )
-        case httpx2.TooManyRedirects():
-            return _failure("bad_request", "the address redirects for ever: set OPENAI_BASE_URL")
-        case httpx2.StreamError():
-            return _failure("internal", "the response was read wrongly, which is a bug here")
-        case _ if has_begun:
-            return _failure("cut_stream", "the connection broke within the reply", retryable=True)
-        case _:
-            advice = "cannot connect to the provider: is OPENAI_BASE_URL right, is its server up?"
-            return _failure("connection", advice, retryable=True)
-
-
-def _failure(error_class: ErrorClass, message: str, *, retryable: bool = False) -> ModelError:
-    return ModelError(message, error_class=error_class, retryable=retryable)
+            return failure_of_transport(error, OPENAI, has_begun=True)

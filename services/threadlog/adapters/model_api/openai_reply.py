@@ -2,8 +2,8 @@
 
 No I/O. A stream of events, a single JSON body and everything in one chunk all read alike; usage
 may be missing. What is not a reply raises ModelError with its class. Bounded: content by
-`limits.REPLY_BYTES_MAX`, decoded bytes in all by `limits.REPLY_WIRE_BYTES_MAX`, turns between text
-and thinking by `limits.REPLY_PARTS_MAX`.
+`limits.REPLY_BYTES_MAX`, turns between text and thinking by `limits.REPLY_PARTS_MAX`, the body as
+`reply_body` says.
 """
 
 import json
@@ -12,11 +12,17 @@ from typing import Literal
 
 from threadlog import limits
 from threadlog.adapters.model_api.call_assembly import CallAssembly
-from threadlog.adapters.model_api.failures import failure_of_error, malformed, too_large
-from threadlog.adapters.model_api.json_text import loads, whole
+from threadlog.adapters.model_api.failures import failure_of_error, too_large
+from threadlog.adapters.model_api.json_text import whole
 from threadlog.adapters.model_api.openai_usage import usage_of
-from threadlog.adapters.model_api.sse import EventData
-from threadlog.errors import ModelError
+from threadlog.adapters.model_api.providers import OPENAI
+from threadlog.adapters.model_api.reply_body import (
+    ReplyBody,
+    answering_model,
+    check_content,
+    empty,
+    stop_beside_calls,
+)
 from threadlog.events.content import ModelRef, NativePart, OutputPart, TextPart, ThinkingPart, Usage
 from threadlog.events.step import StopReason
 from threadlog.ports.model import Delta, ModelReply
@@ -31,8 +37,6 @@ STOPS: dict[str, StopReason] = {
 }
 _KEPT = "reasoning_details"
 """The one foreign member that its provider wants back as it was (a list that streams in pieces)."""
-_MODEL_CHARS_MAX = 200
-_BOM = b"\xef\xbb\xbf"
 
 
 class ReplyReader:
@@ -41,18 +45,18 @@ class ReplyReader:
     def __init__(self, model: ModelRef, on_delta: Callable[[Delta], None]) -> None:
         self._model = model
         self._on_delta = on_delta
-        self._events = EventData()
-        self._form: Literal["unknown", "json", "events"] = "unknown"
-        self._body = bytearray()
-        self._wire_bytes = self._content_bytes = 0
+        self._body = ReplyBody(OPENAI, self._document)
+        self._content_bytes = 0
         self._parts: list[tuple[Kind, list[str]]] = []
         self._calls = CallAssembly()
         self._details: list[object] = []
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
-        self._events_count = 0
-        self.is_done = False
+
+    @property
+    def is_done(self) -> bool:
         """The stream said that nothing follows."""
+        return self._body.is_done
 
     @property
     def is_complete(self) -> bool:
@@ -64,86 +68,22 @@ class ReplyReader:
 
         Raises:  ModelError: too_large, malformed, or what the provider says went wrong.
         """
-        self._wire_bytes += len(chunk)
-        if self._wire_bytes > limits.REPLY_WIRE_BYTES_MAX:
-            raise too_large(f"the reply was cut at {limits.REPLY_WIRE_BYTES_MAX} bytes")
-        if self._form == "unknown":
-            self._body += chunk
-            chunk = self._begin()
-        if self._form == "json":
-            self._body += chunk
-        elif self._form == "events":
-            for data in self._events.feed(chunk):
-                self._event(data)
-        held_bytes = len(self._body) + self._events.held_bytes
-        if max(held_bytes, self._content_bytes) > limits.REPLY_BYTES_MAX:
-            raise too_large(f"the reply was cut at {limits.REPLY_BYTES_MAX} bytes")
+        self._body.feed(chunk)
+        check_content(self._content_bytes)
 
     def finish(self) -> ModelReply:
         """The reply, now that the body has ended.
 
         Raises:  ModelError: cut_stream, empty, malformed, or what the provider says went wrong.
         """
-        if self._form == "json":
-            self._document(loads(bytes(self._body)))
-        elif self._form == "events":
-            self._last_event()
-            if not self._events_count:
-                raise malformed("the provider answered with text that is no reply")
-            if not self.is_complete:
-                raise ModelError(
-                    "the stream ended before the reply did",
-                    error_class="cut_stream",
-                    retryable=True,
-                )
+        self._body.finish(lambda: self.is_complete)
         return self._reply()
 
-    def _begin(self) -> bytes:
-        """What the body's first character says it is; its bytes once that is known."""
-        begun = bytes(self._body).removeprefix(_BOM).lstrip()
-        self._body.clear()
-        if not begun or begun == _BOM[: len(begun)]:
-            self._body += begun
-            return b""
-        if begun.startswith(b"<"):
-            raise malformed(
-                "the provider answered with a web page: check OPENAI_BASE_URL, which usually "
-                "ends in /v1"
-            )
-        self._form = "json" if begun.startswith((b"{", b"[")) else "events"
-        return begun
-
-    def _event(self, data: bytes) -> None:
-        self._events_count += 1
-        if self._events_count > limits.REPLY_EVENTS_MAX:
-            raise too_large(f"the reply was cut at {limits.REPLY_EVENTS_MAX} events")
-        if self.is_done:
-            return
-        if data.strip() == b"[DONE]":
-            self.is_done = True
-        elif data.strip():
-            self._document(loads(data))
-
-    def _last_event(self) -> None:
-        """What stood before the end counts, unless it is only the beginning of an event."""
-        for data in self._events.finish():
-            try:
-                self._event(data)
-            except ModelError as error:
-                if error.error_class != "malformed":
-                    raise
-
-    def _document(self, document: object) -> None:
+    def _document(self, document: dict[str, object], _: bytes) -> None:
         """One chunk of the stream, or the whole reply: they differ in one member's name."""
-        if not isinstance(document, dict):
-            raise malformed("a piece of the reply is not an object")
-        if document.get("error"):
-            raise failure_of_error(document["error"])
         if document.get("object") == "error":
-            raise failure_of_error(document)
-        name = document.get("model")
-        if isinstance(name, str) and 0 < len(name) <= _MODEL_CHARS_MAX:
-            self._model = ModelRef(provider=self._model.provider, name=whole(name))
+            raise failure_of_error(document, OPENAI)
+        self._model = answering_model(self._model, document.get("model"))
         self._usage = usage_of(document.get("usage")) or self._usage
         choices = document.get("choices")
         for choice in choices if isinstance(choices, list) else ():
@@ -187,9 +127,7 @@ class ReplyReader:
         stop = self._stop(has_calls=bool(calls))
         has_text = any(kind == "text" and text.strip() for kind, text in parts)
         if not (has_text or calls or stop in ("length", "refusal")):
-            raise ModelError(
-                "the reply holds neither text nor calls", error_class="empty", retryable=True
-            )
+            raise empty()
         content: list[OutputPart] = [
             TextPart(text=text) if kind == "text" else ThinkingPart(text=text)
             for kind, text in parts
@@ -200,10 +138,8 @@ class ReplyReader:
         return ModelReply(tuple(content), calls, stop, self._usage, self._model)
 
     def _stop(self, *, has_calls: bool) -> StopReason:
-        """Calls that are there count, whatever the reason says, except where they may be cut."""
         if self._finish_reason == "error":
-            raise failure_of_error({"message": "the provider ended the reply with an error"})
+            error = {"message": "the provider ended the reply with an error"}
+            raise failure_of_error(error, OPENAI)
         stop: StopReason = STOPS.get(self._finish_reason or "stop", "other")
-        if has_calls:
-            return stop if stop in ("length", "refusal") else "calls"
-        return "end" if stop == "calls" else stop
+        return stop_beside_calls(stop, has_calls=has_calls)

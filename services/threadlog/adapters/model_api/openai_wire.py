@@ -5,7 +5,6 @@ every SDK. Each message is rendered by itself and the results are joined, so tha
 growing thread may be kept. Bytes of a renderer that has shipped never change; a change is `/2`.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
@@ -42,7 +41,6 @@ RENDERER = "openai-chat/1"
 _LIMIT_NEW = "+max_completion_tokens"
 _NO_USAGE = "-stream_options"
 _OWN_MEMBERS = frozenset(["role", "content", "reasoning_content", "tool_calls", "tool_call_id"])
-_MODEL = re.compile(rb'\{"model":("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +84,6 @@ def render(request: ModelRequest, dialect: Dialect = PLAIN) -> bytes:
     head = orjson.dumps({"model": request.model.name})[:-1]
     tail = orjson.dumps(_settings(request, dialect))[1:]
     return head + b',"messages":[' + b",".join(messages) + b"]," + tail
-
-
-def model_name(body: bytes) -> str:
-    """The name of the model that a rendered body asks."""
-    found = _MODEL.match(body)
-    if found is None:
-        raise ValueError("this body was not rendered here")
-    name: str = orjson.loads(found[1])
-    return name
 
 
 def _settings(request: ModelRequest, dialect: Dialect) -> dict[str, object]:

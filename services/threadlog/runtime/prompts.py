@@ -12,9 +12,9 @@ from threadlog.errors import NotFoundError
 from threadlog.events.envelope import Event
 from threadlog.events.step import Manifest, StepStarted
 from threadlog.events.thread import ThinkingLevel
-from threadlog.planner.content import Content
 from threadlog.ports.blobs import Blobs
-from threadlog.ports.model import Model, ModelRequest, ToolSpec
+from threadlog.ports.model import ModelRequest, Renderer, ToolSpec
+from threadlog.runtime.prompt_content import Content
 from threadlog.thread.fold import fold
 from threadlog.thread.messages import Message
 from threadlog.thread.state import Config, ThreadState
@@ -55,7 +55,7 @@ def manifest(request: ModelRequest, rendered: bytes, renderer: str) -> Manifest:
     )
 
 
-async def rebuild(accepted: Iterable[Event], claim: Event, model: Model, blobs: Blobs) -> bytes:
+async def rebuild(accepted: Iterable[Event], claim: Event, model: Renderer, blobs: Blobs) -> bytes:
     """The exact bytes of the request that `claim` announced; its manifest has their hash.
 
     Shapes:  `claim` is a `step.started` among `accepted`, the thread's accepted events from seq 0.

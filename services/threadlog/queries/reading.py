@@ -12,8 +12,14 @@ from threadlog.ids import EventId, Seq, TenantId, ThreadId, TurnId
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.notify import Advanced, Frame, LiveDelta, Notify
-from threadlog.ports.views import StoredEvent, ThreadRow, Views
+from threadlog.ports.views import (
+    Reads,
+    StoredEvent,
+    ThreadRow,
+)
 from threadlog.thread.state import add_usage
+
+_LAST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Reader:
 
     def __init__(
         self,
-        views: Views,
+        views: Reads,
         blobs: Blobs,
         notify: Notify,
         tenant: TenantId,
@@ -62,14 +68,16 @@ class Reader:
             raise NotFoundError(f"no thread {thread}")
         return row
 
-    async def events(self, thread: ThreadId, first: int = 0) -> AsyncIterator[StoredEvent]:
-        """Accepted events from seq `first` to the present head, page by page."""
+    async def events(
+        self, thread: ThreadId, first: int = 0, *, last: int = _LAST
+    ) -> AsyncIterator[StoredEvent]:
+        """Accepted events from seq `first` to `last` or the present head, page by page."""
         while True:
             page = await self.views.events(
                 self.tenant,
                 thread,
                 first=Seq(first),
-                last=Seq(2**62),
+                last=Seq(last),
                 limit=READ_EVENTS_MAX,
             )
             for stored in page:

@@ -1,0 +1,44 @@
+"""Every error of the Anthropic SDK and of its HTTP client as a ModelError.
+
+Their own texts are not repeated: some hold header values or parts of a key.
+"""
+
+import anthropic
+
+from threadlog.adapters.model_api.failures import failure_of_error, failure_of_status, malformed
+from threadlog.adapters.model_api.providers import ANTHROPIC
+from threadlog.adapters.model_api.transport_failures import (
+    TRANSPORT_ERRORS,
+    failure_of_transport,
+    plain_failure,
+)
+from threadlog.errors import ModelError
+
+FOREIGN_ERRORS = (anthropic.AnthropicError, *TRANSPORT_ERRORS)
+"""What a request may raise besides ModelError; other exceptions are bugs of ours."""
+
+
+def failure_of_exception(error: Exception, *, now_ms: int) -> ModelError:
+    """The failure that an SDK or HTTP exception means.
+
+    Shapes:  the SDK wraps what the HTTP client raises until the response has begun; what comes
+             bare was raised while its body was read.
+    """
+    match error:
+        case anthropic.APIStatusError():
+            response = error.response
+            body = response.text if response.is_closed else ""
+            return failure_of_status(error.status_code, body, response.headers, now_ms, ANTHROPIC)
+        case anthropic.APIConnectionError():
+            return failure_of_transport(error.__cause__, ANTHROPIC, has_begun=False)
+        case anthropic.APIResponseValidationError() | anthropic.APIWebhookValidationError():
+            return malformed("the reply does not have the shape of one")
+        case anthropic.APIError():
+            return failure_of_error(error.body, ANTHROPIC)
+        case anthropic.RetryableError():
+            text = "the connection to the provider broke"
+            return plain_failure("connection", text, retryable=True)
+        case anthropic.AnthropicError():
+            return plain_failure("unauthenticated", "no usable credentials: set ANTHROPIC_API_KEY")
+        case _:
+            return failure_of_transport(error, ANTHROPIC, has_begun=True)

@@ -1,0 +1,106 @@
+"""Parts of the settings that stand alone: secrets in files, and the gateway that commands talk to.
+
+No message of an error repeats a value, which may be a secret.
+"""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Self
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BaseModel, Field, SecretStr, model_validator
+
+from threadlog.errors import UsageError
+
+URL, KEY = "THREADLOG_URL", "THREADLOG_KEY"
+_TOKEN = re.compile(r"[\x21-\x7e]{1,512}")
+_EXAMPLE = "for example https://threadlog.example.com or http://127.0.0.1:8080"
+
+
+class RemoteSettings(BaseModel):
+    """The gateway that commands talk to, and the key that opens it. `url` None: there is none."""
+
+    url: str | None = None
+    key: SecretStr | None = Field(default=None, repr=False)
+    key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _gateway_fits(self) -> Self:
+        if self.url is not None:
+            gateway_base(self.url, URL)
+        if self.key is not None and self.key_file is not None:
+            raise UsageError(both_set(KEY))
+        return self
+
+    def gateway_key(self) -> str:
+        """The key of the gateway, read now if it lies in a file.
+
+        Raises:  UsageError: there is none; says what to set. It is no key, or cannot be read.
+        """
+        name = KEY
+        if self.key_file is not None:
+            name = f"{KEY}_FILE"
+            key = content_of(self.key_file, name)
+        elif self.key is not None:
+            key = self.key.get_secret_value()
+        else:
+            raise UsageError(
+                f"the gateway needs a key: set {KEY}_FILE to a file that holds one, or {KEY}; "
+                "its operator makes one with threadlog keys create"
+            )
+        if not _TOKEN.fullmatch(key):
+            raise UsageError(f"{name}: this is no key: it has other characters than one has")
+        return key
+
+
+def gateway_base(url: str, name: str) -> str:
+    """Scheme, host and port of a gateway; `name` is what the caller was given it by.
+
+    Raises:  UsageError: it is no such address, or says more than that.
+    """
+    try:
+        parts = urlsplit(url)
+        has_host, _ = bool(parts.hostname), parts.port
+    except ValueError:
+        parts, has_host = SplitResult("", "", "", "", ""), False
+    is_text = url.isascii() and url.isprintable() and not re.search(r"[\s\\]", url)
+    if parts.scheme not in ("http", "https") or not has_host or not is_text:
+        raise UsageError(f"{name}: this is no address of a gateway, {_EXAMPLE}")
+    if "@" in parts.netloc:
+        raise UsageError(f"{name}: no name or password belongs there: the key goes into {KEY}_FILE")
+    if parts.path not in ("", "/") or "?" in url or "#" in url:
+        raise UsageError(f"{name}: scheme, host and port alone, {_EXAMPLE}")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def is_private(base: str) -> bool:
+    """Whether nobody on the way can read what is sent there: it is encrypted, or stays here."""
+    parts = urlsplit(base)
+    host = parts.hostname or ""
+    try:
+        is_here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost" or host.endswith(".localhost")
+    return parts.scheme == "https" or is_here
+
+
+def both_set(name: str) -> str:
+    """What is wrong where a variable and its file are set."""
+    return f"{name} and {name}_FILE are both set: unset one of them"
+
+
+def content_of(file: Path, name: str) -> str:
+    """The text of a file that holds a secret, without the space around it.
+
+    Raises:  UsageError: it cannot be read, or holds none.
+    """
+    try:
+        text = file.expanduser().read_text().strip()
+    except OSError as error:
+        raise UsageError(f"{name}: the file cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{name}: the file holds no text") from None
+    if not text:
+        raise UsageError(f"{name}: the file is empty")
+    return text
