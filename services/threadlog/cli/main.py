@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
-from threadlog.cli import cluster_commands, machine_commands, thread_commands
+from threadlog.cli import cluster_commands, keys_commands, machine_commands, thread_commands
 from threadlog.cli.failures import ExitCode, exit_code
-from threadlog.cli.options import ExampleGroup, ThreadGroup, TopicsGroup, with_examples
+from threadlog.cli.options import ExampleGroup, KeysGroup, ThreadGroup, TopicsGroup, with_examples
 from threadlog.cli.run_command import run
 from threadlog.errors import ThreadlogError, UsageError
 from threadlog.version import VERSION
@@ -51,6 +51,11 @@ def _topics(context: typer.Context) -> None:
     _need_command(context)
 
 
+def _keys(context: typer.Context) -> None:
+    """Make and revoke the API keys of programs."""
+    _need_command(context)
+
+
 def _need_command(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
@@ -79,6 +84,11 @@ def make_app() -> typer.Typer:
     for entry in cluster_commands.TOPICS:
         topics.command(entry.name, cls=with_examples(*entry.examples))(entry.command)
     app.add_typer(topics, name="topics")
+    keys = typer.Typer(cls=KeysGroup, rich_markup_mode=None, context_settings=settings)
+    keys.callback(invoke_without_command=True)(_keys)
+    for entry in keys_commands.KEYS:
+        keys.command(entry.name, cls=with_examples(*entry.examples))(entry.command)
+    app.add_typer(keys, name="keys")
     for entry in (*machine_commands.COMMANDS, *cluster_commands.COMMANDS):
         app.command(entry.name, cls=with_examples(*entry.examples))(entry.command)
     return app

@@ -22,6 +22,15 @@ Limit = Annotated[
     int | None,
     typer.Option("--limit", "-n", min=1, metavar="N", help="At most N events."),
 ]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="Through the gateway there, with the key of THREADLOG_KEY_FILE. Default: "
+        "THREADLOG_URL, else the log of this machine.",
+    ),
+]
 Script = Annotated[
     Path | None,
     typer.Option(
@@ -80,6 +89,12 @@ class TopicsGroup(_WithExamples, TyperGroup):
     """The commands on the topics of a cluster."""
 
     EXAMPLES = ("threadlog topics plan", "threadlog topics apply")
+
+
+class KeysGroup(_WithExamples, TyperGroup):
+    """The commands on API keys."""
+
+    EXAMPLES = ("threadlog keys create --tenant acme --name ci", "threadlog keys ls")
 
 
 def with_examples(*lines: str) -> type[TyperCommand]:

@@ -10,6 +10,7 @@ from threadlog.cli.documents import (
     RunDocument,
     VersionDocument,
 )
+from threadlog.cli.keys import KeyDocument, KeyListDocument, NewKeyDocument
 from threadlog.cli.thread_documents import (
     ShowDocument,
     ThreadsDocument,
@@ -22,6 +23,9 @@ JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 DOCUMENTS: Mapping[str, type[Document]] = {
     "doctor": DoctorDocument,
+    "keys-create": NewKeyDocument,
+    "keys-ls": KeyListDocument,
+    "keys-revoke": KeyDocument,
     "problem": ProblemDocument,
     "run": RunDocument,
     "thread-ls": ThreadsDocument,

@@ -1,0 +1,1 @@
+"""API keys as one file of hashes that gateways share."""
