@@ -8,14 +8,24 @@
     |   +-- NotFoundError        no such thread, blob or event
     |   +-- MismatchError        an idempotency key was used before with another body
     |   +-- RefusedError         the environment does not allow it: sandbox, lock, folder
+    |   +-- UnauthenticatedError no credential, or none that is valid
+    |   +-- ScopeMissingError    the credential does not allow it
+    |   +-- CursorInvalidError   a cursor, page token or receipt that none of ours wrote
+    |   +-- CursorUnknownError   a cursor beyond the head of its thread
+    |   +-- BodyTooLargeError    more bytes than a request may have
+    |   +-- BodyTimeoutError     the request did not arrive in time
+    |   +-- MediaTypeError       a body that says that it is something else than JSON
     +-- ConflictError            the state moved on: load again, decide again
     |   +-- TurnOpenError        `reject` delivery while a turn is open
     |   +-- VoidError            the appended event was judged void by the fold
     |   +-- LateError            the claim's time to start had passed: nothing was started
+    |   +-- InFlightError        a request with the same idempotency key is being answered
     +-- TransientError           may work later; what was appended is unknown
     |   +-- LogUnavailableError  the log cannot take appends now
     |   +-- LockedError          another runtime holds the file
     |   +-- ViewsRebuildingError the views were lost and are being made again
+    |   +-- ViewsBehindError     the views have not come so far yet
+    |   +-- QuotaError           a limit of the tenant is reached; says which, and for how long
     +-- CorruptError             a record, snapshot or file cannot be trusted
     |   +-- RecordError          one record does not decode or does not fit its schema
     |   +-- LogFileError         the log itself is wrong: foreign, newer or damaged file
@@ -62,6 +72,53 @@ class RefusedError(RejectedError):
     code = "refused"
 
 
+class UnauthenticatedError(RejectedError):
+    """No credential, or none that is valid: malformed, unknown, expired, revoked, all alike."""
+
+    code = "unauthenticated"
+
+
+class ScopeMissingError(RejectedError):
+    """The credential is valid and does not allow this; the message names the scope."""
+
+    code = "scope_missing"
+
+
+class CursorInvalidError(RejectedError):
+    """A cursor, page token or receipt that none of ours wrote."""
+
+    code = "cursor_invalid"
+
+
+class CursorUnknownError(RejectedError):
+    """A cursor beyond the head of its thread: `oldest_seq` to `head_seq` can be read."""
+
+    code = "cursor_unknown"
+
+    def __init__(self, message: str, *, oldest_seq: int = 0, head_seq: int = -1) -> None:
+        super().__init__(message)
+        self.oldest_seq = oldest_seq
+        self.head_seq = head_seq
+
+
+class BodyTooLargeError(RejectedError):
+    """More bytes than a request may have."""
+
+    code = "body_too_large"
+
+
+class BodyTimeoutError(RejectedError):
+    """The request did not arrive whole in the time that it is given."""
+
+    code = "body_timeout"
+
+
+class MediaTypeError(RejectedError):
+    """A body that says that it is something else than JSON."""
+
+    code = "media_type"
+
+
 class ConflictError(ThreadlogError):
     """The state moved on since it was read."""
 
@@ -86,6 +143,12 @@ class LateError(ConflictError):
     code = "late"
 
 
+class InFlightError(ConflictError):
+    """A request with the same idempotency key is being answered: repeat it a moment later."""
+
+    code = "idempotency_in_flight"
+
+
 class TransientError(ThreadlogError):
     """May work later. Whether the append happened is unknown: repeat it with the same ids."""
 
@@ -108,6 +171,23 @@ class ViewsRebuildingError(TransientError):
     """The views were lost and are being made again: nothing can be said of any thread yet."""
 
     code = "views_rebuilding"
+
+
+class ViewsBehindError(TransientError):
+    """The views have not come so far yet, in the time that was given."""
+
+    code = "views_behind"
+
+
+class QuotaError(TransientError):
+    """A limit of the tenant is reached. `limit` names it; it may work again in `retry_after_s`."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, message: str, *, limit: str = "", retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.retry_after_s = retry_after_s
 
 
 class CorruptError(ThreadlogError):

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from tests.helpers.events import LOCAL, OTHER, thread_id
 from tests.helpers.logs import DEADLINE_S
 from threadlog import ids
 from threadlog.ids import CallId, Seq
-from threadlog.ports.notify import Advanced, Frame, LiveDelta, Notify
+from threadlog.ports.notify import Advanced, Frame, LiveDelta, Notify, SoFar
 
 
 def delta(n: int, kind: str = "text") -> LiveDelta:
@@ -67,6 +68,25 @@ class NotifySuite:
                     break
                 seen.append(frame.n)
         assert seen == sorted(set(seen))
+
+    async def test_what_was_said_so_far_is_there_for_who_joins_later(self, notify: Notify) -> None:
+        assert await notify.so_far(LOCAL, thread_id(0)) is None
+        sent = [delta(0), delta(1, "thinking"), delta(0, "output"), delta(2), delta(4)]
+        listener = notify.listen(LOCAL, thread_id(0))
+        await self.settled(listener)
+        for each in sent:
+            notify.publish(LOCAL, thread_id(0), each)
+        await take(listener, len(sent))
+        # Piece 3 was lost, so what follows it is left out.
+        wanted = SoFar(sent[0].turn_id, 1, 1, 3, sent[0].text + sent[3].text, sent[1].text)
+        assert await notify.so_far(LOCAL, thread_id(0)) == wanted
+        assert await notify.so_far(OTHER, thread_id(0)) is None
+        assert await notify.so_far(LOCAL, thread_id(1)) is None
+        again = replace(delta(0), attempt=2)
+        notify.publish(LOCAL, thread_id(0), again)
+        await take(listener, 1)
+        wanted = SoFar(again.turn_id, 1, 2, 1, again.text, "")
+        assert await notify.so_far(LOCAL, thread_id(0)) == wanted
 
     async def test_what_nobody_hears_is_gone(self, notify: Notify) -> None:
         notify.publish(LOCAL, thread_id(0), delta(0))

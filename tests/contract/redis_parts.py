@@ -17,7 +17,10 @@ from threadlog.adapters.redis.views import RedisViews
 from threadlog.events.envelope import Event
 from threadlog.ids import Partition, Position, Seq, ThreadId
 from threadlog.ports.log import LogIdentity, Receipt, Record
-from threadlog.ports.views import Judged, ViewBatch
+from threadlog.ports.views import (
+    Judged,
+    ViewBatch,
+)
 
 
 class MemoryRecords:

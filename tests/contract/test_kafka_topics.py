@@ -23,7 +23,11 @@ from threadlog.adapters.kafka.dead_letters import DeadLetterViews
 from threadlog.adapters.kafka.topics import KafkaTopics, TopicsWanted
 from threadlog.errors import LogUnavailableError, RefusedError, TransientError
 from threadlog.ids import NO_POSITION, Partition, Position, TenantId, ThreadId
-from threadlog.ports.views import DeadLetter, OpenThreads, ViewBatch
+from threadlog.ports.views import (
+    DeadLetter,
+    OpenThreads,
+    ViewBatch,
+)
 
 WANTED = TopicsWanted(partitions=3, replication=1)
 

@@ -31,7 +31,12 @@ from threadlog.events.content import TextPart
 from threadlog.events.envelope import Event
 from threadlog.events.input import MessageReceived
 from threadlog.ids import Partition, Position, Seq, ThreadId
-from threadlog.ports.views import Direction, Judged, UsageRow, ViewBatch
+from threadlog.ports.usage import UsageRow
+from threadlog.ports.views import (
+    Direction,
+    Judged,
+    ViewBatch,
+)
 
 
 @pytest.fixture

@@ -23,7 +23,13 @@ from threadlog.events.content import TextPart
 from threadlog.events.envelope import Event
 from threadlog.events.input import MessageReceived
 from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId
-from threadlog.ports.views import Direction, Judged, UsageFact, ViewBatch, Views
+from threadlog.ports.usage import UsageFact
+from threadlog.ports.views import (
+    Direction,
+    Judged,
+    ViewBatch,
+    Views,
+)
 
 STREAMS = [(LOCAL, thread_id(n)) for n in range(3)] + [(OTHER, thread_id(n)) for n in (0, 5)]
 EVENTS = 120

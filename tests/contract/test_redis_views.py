@@ -39,7 +39,14 @@ from threadlog.errors import (
 )
 from threadlog.events.envelope import Event
 from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId
-from threadlog.ports.views import DeadLetter, ThreadRow, ThreadStatus, UsageRow, ViewBatch
+from threadlog.ports.usage import UsageRow
+from threadlog.ports.views import (
+    DeadLetter,
+    ThreadPlace,
+    ThreadRow,
+    ThreadStatus,
+    ViewBatch,
+)
 from threadlog.runtime.patience import patiently
 
 
@@ -414,10 +421,10 @@ class TestPartitions:
         for n in range(3):
             await apply(three, ViewBatch(Position(0), Position(99), threads=rows[n::3]), n)
         found: list[ThreadRow] = []
-        before: ThreadRow | None = None
+        before: ThreadPlace | None = None
         while page := await three.views.threads(LOCAL, limit=7, before=before):
             found += page
-            before = page[-1]
+            before = page[-1].place
         wanted = sorted(rows, key=lambda r: (r.updated_at, r.position, r.thread_id), reverse=True)
         assert found == wanted
 

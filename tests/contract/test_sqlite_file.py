@@ -30,7 +30,10 @@ from threadlog.errors import (
 )
 from threadlog.events.thread import ThreadCreated
 from threadlog.ids import Position, Seq, WorkerId, WorkspaceId
-from threadlog.ports.views import Judged, ViewBatch
+from threadlog.ports.views import (
+    Judged,
+    ViewBatch,
+)
 
 NOBODY = 65_534
 

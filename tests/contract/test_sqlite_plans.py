@@ -15,7 +15,10 @@ from threadlog.adapters.sqlite.connect import open_writer
 from threadlog.adapters.sqlite.recent import Recent
 from threadlog.adapters.sqlite.view_rows import apply_batch
 from threadlog.ids import Position, Seq
-from threadlog.ports.views import Judged, ViewBatch
+from threadlog.ports.views import (
+    Judged,
+    ViewBatch,
+)
 
 WALK = re.compile(r"SCAN (?!c\b|chain\b|\d+ CONSTANT|.*\(subquery|.*CONSTANT ROW)\S+")
 """A scan of anything but the members of a chain of causes, or of the values of an INSERT."""

@@ -16,7 +16,10 @@ from threadlog.adapters.sqlite.views import SqliteViews
 from threadlog.events.envelope import Event
 from threadlog.ids import Position, Seq
 from threadlog.ports.log import Receipt
-from threadlog.ports.views import Judged, ViewBatch
+from threadlog.ports.views import (
+    Judged,
+    ViewBatch,
+)
 
 FIRST = [message(f"first {n}", thread_id(n % 3)) for n in range(6)]
 MIXED = [

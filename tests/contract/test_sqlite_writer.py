@@ -30,7 +30,10 @@ from threadlog.errors import (
 )
 from threadlog.ids import EventId, Position, Seq
 from threadlog.ports.log import Record
-from threadlog.ports.views import Judged, ViewBatch
+from threadlog.ports.views import (
+    Judged,
+    ViewBatch,
+)
 
 
 class Tampered:

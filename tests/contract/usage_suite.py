@@ -4,7 +4,12 @@ from tests.contract.views_suite import Parts, apply
 from tests.helpers.events import LOCAL, OTHER, event_id, thread_id
 from threadlog import ids
 from threadlog.ids import Position, TenantId
-from threadlog.ports.views import UsageFact, UsageRow, UsageTotals, ViewBatch
+from threadlog.ports.usage import (
+    UsageFact,
+    UsageRow,
+    UsageTotals,
+)
+from threadlog.ports.views import ViewBatch
 
 PRICED, FREE = "gpt", "local"
 

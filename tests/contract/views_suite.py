@@ -25,14 +25,15 @@ from threadlog.events.envelope import Event
 from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import Log, Receipt
 from threadlog.ports.snapshots import Snapshots
+from threadlog.ports.usage import UsageTotals
 from threadlog.ports.views import (
     Direction,
     Judged,
     PartitionViews,
     StoredEvent,
+    ThreadPlace,
     ThreadRow,
     ThreadStatus,
-    UsageTotals,
     ViewBatch,
     Views,
 )
@@ -195,10 +196,10 @@ class ViewsSuite:
         again = row(threads[0], 31)
         await apply(parts, ViewBatch(Position(0), Position(31), threads=[again]))
         pages: list[ThreadRow] = []
-        before: ThreadRow | None = None
+        before: ThreadPlace | None = None
         while page := await parts.views.threads(LOCAL, limit=10, before=before):
             pages += page
-            before = page[-1]
+            before = page[-1].place
         assert pages == [again, *rows[24:0:-1]]
 
     async def test_open_threads_are_of_all_tenants(self, parts: Parts) -> None:

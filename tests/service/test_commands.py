@@ -271,7 +271,7 @@ async def test_F20_text_image_and_file_reach_both_providers() -> None:
             LOCAL, [(picture, "image/png"), (paper, "application/pdf"), (b"notes", "text/plain")]
         )
         parts = (
-            TextPart(text="look " + "at this " * INLINE_BYTES_MAX),
+            TextPart(text="look " + "at this " * (INLINE_BYTES_MAX // 2)),
             ImagePart(blob=put[0]),
             FilePart(name="paper.pdf", blob=put[1]),
             FilePart(name="notes.txt", blob=put[2]),
@@ -290,3 +290,14 @@ async def test_F20_text_image_and_file_reach_both_providers() -> None:
             for whole in (b64encode(picture), b64encode(paper), b"notes", b"at this at this"):
                 assert whole in body
             assert b"unavailable" not in body
+
+
+async def test_half_a_character_is_refused_before_it_is_an_event() -> None:
+    async with World() as world:
+        settings = ThreadSettings(system_prompt="be \udcff")
+        with pytest.raises(RejectedError, match="the system prompt is not UTF-8"):
+            await commands(world).create_thread(NewThread(settings), key="k")
+        message = NewMessage((TextPart(text="\ud800"),))
+        with pytest.raises(RejectedError, match="the message is not UTF-8"):
+            await commands(world).create_thread(NewThread(message=message), key="k")
+        assert await world.log.end() == 0

@@ -38,13 +38,23 @@ class NewThread:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """The command's event is in the log and was judged valid.
+class Appended:
+    """The command's events are in the log, durable; whether they are valid is for the fold to say.
 
-    Shapes:  `event_id` is the message's where there is one, else the command's first event's.
+    Shapes:  `event_id` is the message's where there is one, else the command's first event's;
+             `position` is the last event's: where the views pass it, the verdict is there.
+             `intent` is a digest of what was asked for, empty where it is not known: two requests
+             with one key may race, and only one of them is in force.
     """
 
     thread_id: ThreadId
     event_id: EventId
     position: Position
+    intent: bytes = field(default=b"", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Appended):
+    """The command's event is in the log and was judged valid."""
+
     seq: Seq

@@ -35,11 +35,32 @@ class Advanced:
 Frame = LiveDelta | Advanced
 
 
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """The pieces 0 to `n` - 1 of one attempt's response, joined by kind."""
+
+    turn_id: TurnId
+    step: int
+    attempt: int
+    n: int
+    text: str
+    thinking: str
+
+
 class Notify(Protocol):
     """A channel per thread, lossy by design."""
 
     def publish(self, tenant: TenantId, thread: ThreadId, frame: Frame) -> None:
         """Whoever listens now may see `frame`; never blocks, never fails."""
+        ...
+
+    async def so_far(self, tenant: TenantId, thread: ThreadId) -> SoFar | None:
+        """What was published of the thread's newest response; None: nothing is known of any.
+
+        Shapes:  the response may have ended since: whoever asks compares it with the events. Pieces
+                 behind a lost one are left out.
+        Effects: never fails.
+        """
         ...
 
     def listen(self, tenant: TenantId, thread: ThreadId) -> AsyncIterator[Frame]:

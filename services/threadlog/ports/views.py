@@ -12,6 +12,7 @@ from threadlog.events.envelope import Event
 from threadlog.ids import NO_POSITION, EventId, Position, Seq, TenantId, ThreadId, TurnId
 from threadlog.ports.log import Record
 from threadlog.ports.snapshots import Snapshot
+from threadlog.ports.usage import UsageFact, UsageGroup, UsageRow, UsageTotals
 
 ThreadStatus = Literal["idle", "queued", "open", "halted"]
 Direction = Literal["ancestors", "descendants"]
@@ -43,16 +44,12 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class UsageTotals:
-    """Sums over steps. Units: steps, tokens, millionths of a US dollar; None: no price is known."""
+class ThreadPlace:
+    """Where a thread stood in the list of its tenant when it was read: a page begins behind it."""
 
-    steps: int = 0
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    cost_micros: int | None = None
+    updated_at: str
+    position: Position
+    thread_id: ThreadId
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +76,10 @@ class ThreadRow:
     created_at: str
     updated_at: str
 
-
-@dataclass(frozen=True, slots=True)
-class UsageFact:
-    """What one attempt of one step was billed; `event_id` is the event that reported it."""
-
-    event_id: EventId
-    position: Position
-    tenant_id: TenantId
-    thread_id: ThreadId
-    turn_id: TurnId
-    step: int
-    attempt: int
-    provider: str
-    model: str
-    input: int
-    output: int
-    cache_read: int
-    cache_write: int
-    reasoning: int
-    cost_micros: int | None
-    occurred_at: str
+    @property
+    def place(self) -> ThreadPlace:
+        """Where it stands in the list."""
+        return ThreadPlace(self.updated_at, self.position, self.thread_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +109,6 @@ class OpenThreads:
 
     watermark: Position
     threads: Sequence[tuple[TenantId, ThreadId]]
-
-
-@dataclass(frozen=True, slots=True)
-class UsageRow:
-    """One line of a usage report: the group's values in the order asked for, and its sums."""
-
-    group: tuple[str, ...]
-    totals: UsageTotals
-
-
-UsageGroup = Literal["tenant", "thread", "turn", "model", "day"]
 
 
 class PartitionViews(Protocol):
@@ -192,8 +161,8 @@ class PartitionViews(Protocol):
         ...
 
 
-class Views(Protocol):
-    """The readers' side, of all partitions. Foreign and missing ids give the same answer.
+class Reads(Protocol):
+    """What is shown to people and programs. Foreign and missing ids give the same answer.
 
     Raises:  TransientError: the views are being rebuilt, or cannot be reached.
     """
@@ -207,9 +176,9 @@ class Views(Protocol):
         ...
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadPlace | None = None
     ) -> Sequence[ThreadRow]:
-        """Threads by last activity, newest first; `before`: the last row seen."""
+        """Threads by last activity, newest first; `before`: the place of the last one seen."""
         ...
 
     async def events(
@@ -249,6 +218,16 @@ class Views(Protocol):
         """
         ...
 
+    async def usage(
+        self, tenant: TenantId, group: Sequence[UsageGroup], thread: ThreadId | None = None
+    ) -> Sequence[UsageRow]:
+        """Sums of usage facts by `group`, in the order of the groups' values; exact."""
+        ...
+
+
+class Views(Reads, Protocol):
+    """The readers' side of all partitions, with what services need to load a thread."""
+
     async def records(
         self, tenant: TenantId, thread: ThreadId, *, after: Position, before: Position
     ) -> Sequence[Record]:
@@ -257,10 +236,4 @@ class Views(Protocol):
         Effects: waits until the adapter can know them all: where the view is built from a remote
                  log that means a watermark of at least `before` - 1.
         """
-        ...
-
-    async def usage(
-        self, tenant: TenantId, group: Sequence[UsageGroup], thread: ThreadId | None = None
-    ) -> Sequence[UsageRow]:
-        """Sums of usage facts by `group`, in the order of the groups' values; exact."""
         ...

@@ -10,7 +10,13 @@ import orjson
 from threadlog.adapters.kafka.log import KafkaLog
 from threadlog.ids import NO_POSITION, Partition, Position, TenantId, ThreadId
 from threadlog.ports.log import LogIdentity
-from threadlog.ports.views import DeadLetter, OpenThreads, PartitionViews, ThreadRow, ViewBatch
+from threadlog.ports.views import (
+    DeadLetter,
+    OpenThreads,
+    PartitionViews,
+    ThreadRow,
+    ViewBatch,
+)
 
 
 class DeadLetterViews:

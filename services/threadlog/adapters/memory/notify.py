@@ -1,14 +1,18 @@
 """The notify port in memory, of one process: what the embedded runtime uses."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from weakref import WeakSet
 
 from threadlog.ids import TenantId, ThreadId
-from threadlog.ports.notify import Frame
+from threadlog.limits import LIVE_PIECES_MAX
+from threadlog.ports.notify import Frame, LiveDelta, SoFar
 
 _BACKLOG_MAX = 1_024
 """Frames that a slow listener may fall behind; then it loses the oldest."""
+
+_RESPONSES_MAX = 1_024
+"""Responses under way whose pieces are kept; then the oldest is forgotten."""
 
 
 class MemoryNotify:
@@ -16,8 +20,10 @@ class MemoryNotify:
 
     def __init__(self) -> None:
         self._listeners: dict[tuple[TenantId, ThreadId], WeakSet[Listener]] = {}
+        self._said: OrderedDict[tuple[TenantId, ThreadId], list[LiveDelta]] = OrderedDict()
 
     def publish(self, tenant: TenantId, thread: ThreadId, frame: Frame) -> None:
+        self._remember(tenant, thread, frame)
         listeners = self._listeners.get((tenant, thread))
         if listeners is None:
             return
@@ -28,6 +34,34 @@ class MemoryNotify:
                 listener.offer(frame)
         if not listeners:
             del self._listeners[tenant, thread]
+
+    async def so_far(self, tenant: TenantId, thread: ThreadId) -> SoFar | None:
+        pieces = self._said.get((tenant, thread))
+        if not pieces:
+            return None
+        first = pieces[0]
+        text, thinking = (
+            "".join(p.text for p in pieces if p.kind == kind) for kind in ("text", "thinking")
+        )
+        return SoFar(first.turn_id, first.step, first.attempt, len(pieces), text, thinking)
+
+    def _remember(self, tenant: TenantId, thread: ThreadId, frame: Frame) -> None:
+        """Pieces of the newest response are kept while the thread is busy."""
+        key = tenant, thread
+        if isinstance(frame, LiveDelta):
+            if frame.call_id is not None:
+                return
+            if frame.n == 0:
+                self._said[key] = [frame]
+                self._said.move_to_end(key)
+                if len(self._said) > _RESPONSES_MAX:
+                    self._said.popitem(last=False)
+                return
+            pieces = self._said.get(key)
+            if pieces is not None and len(pieces) == frame.n < LIVE_PIECES_MAX:
+                pieces.append(frame)
+        elif frame.is_idle:
+            self._said.pop(key, None)
 
     def listen(self, tenant: TenantId, thread: ThreadId) -> "Listener":
         listener = Listener()

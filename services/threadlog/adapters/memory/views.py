@@ -8,17 +8,20 @@ from threadlog.adapters.memory.log import MemoryLog
 from threadlog.adapters.memory.snapshots import MemorySnapshots
 from threadlog.ids import NO_POSITION, EventId, Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import Record
+from threadlog.ports.usage import (
+    UsageFact,
+    UsageGroup,
+    UsageRow,
+    UsageTotals,
+)
 from threadlog.ports.views import (
     DeadLetter,
     Direction,
     Judged,
     OpenThreads,
     StoredEvent,
+    ThreadPlace,
     ThreadRow,
-    UsageFact,
-    UsageGroup,
-    UsageRow,
-    UsageTotals,
     ViewBatch,
 )
 
@@ -70,7 +73,7 @@ class MemoryViews:
         return self._threads.get((tenant, thread))
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadPlace | None = None
     ) -> Sequence[ThreadRow]:
         rows = [
             row

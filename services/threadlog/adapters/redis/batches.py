@@ -30,7 +30,12 @@ from threadlog.limits import (
     VIEW_CALL_BYTES_MAX,
     VIEW_CALL_THREADS_MAX,
 )
-from threadlog.ports.views import Judged, ThreadRow, UsageFact, ViewBatch
+from threadlog.ports.usage import UsageFact
+from threadlog.ports.views import (
+    Judged,
+    ThreadRow,
+    ViewBatch,
+)
 
 _ACCEPTED = struct.Struct(">cIIIII16sQQ16s16sB")
 _VOID = struct.Struct(">cIIQ16s")
@@ -177,4 +182,4 @@ def _row(call: Call, scope: Keys, row: ThreadRow) -> bytes:
         call.key(scope.open),
         row.status in ("open", "queued"),
     )
-    return head + place_of(row) + scope.stream.encode()
+    return head + place_of(row.place) + scope.stream.encode()

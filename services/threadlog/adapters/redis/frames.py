@@ -5,10 +5,13 @@ from typing import Literal
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from threadlog.ports.notify import Advanced, Frame, LiveDelta
+from threadlog.ids import TurnId
+from threadlog.ports.notify import Advanced, Frame, LiveDelta, SoFar
 
 _DELTA: TypeAdapter[LiveDelta] = TypeAdapter(LiveDelta)
 _ADVANCED: TypeAdapter[Advanced] = TypeAdapter(Advanced)
+_HEAD: TypeAdapter[tuple[TurnId, int, int]] = TypeAdapter(tuple[TurnId, int, int])
+_PIECE: TypeAdapter[tuple[int, str, str]] = TypeAdapter(tuple[int, str, str])
 _KINDS: dict[type[Frame], Literal[b"d", b"a"]] = {LiveDelta: b"d", Advanced: b"a"}
 
 
@@ -27,3 +30,31 @@ def decode_frame(data: bytes) -> Frame | None:
     except ValidationError:
         pass
     return None
+
+
+def begun(delta: LiveDelta) -> bytes:
+    """The head of a kept response, which its first piece makes."""
+    return orjson.dumps([delta.turn_id, delta.step, delta.attempt]) + b"\n"
+
+
+def piece(delta: LiveDelta) -> bytes:
+    """One piece of a kept response."""
+    return orjson.dumps([delta.n, delta.kind, delta.text]) + b"\n"
+
+
+def so_far(data: bytes) -> SoFar | None:
+    """The response that was kept; None where it is none. Inverse of `begun` and `piece`s."""
+    head, *lines = data.split(b"\n")
+    texts: dict[str, list[str]] = {"text": [], "thinking": []}
+    n = 0
+    try:
+        turn, step, attempt = _HEAD.validate_json(head, strict=True)
+        for line in lines[:-1]:
+            at, kind, text = _PIECE.validate_json(line, strict=True)
+            if at != n:
+                break
+            texts.setdefault(kind, []).append(text)
+            n += 1
+    except ValidationError:
+        return None
+    return SoFar(turn, step, attempt, n, "".join(texts["text"]), "".join(texts["thinking"]))

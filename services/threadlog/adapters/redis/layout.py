@@ -18,6 +18,7 @@ id is UUID text, so `tenant:thread` joins without ambiguity; no other id stands 
 `voids:<thread>`     zset    JSON [position, event id, reason], scored by position
 `recent:<thread>`    stream  `<seq>-1` -> envelope and body; the newest ones only
 `facts:<thread>`     hash    position -> JSON
+`said:<thread>`      string  the pieces of the newest response while it streams; expires
 ===================  ======  ==================================================================
 """
 
@@ -29,7 +30,7 @@ from datetime import UTC, datetime
 from threadlog import ids
 from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import LogIdentity
-from threadlog.ports.views import ThreadRow
+from threadlog.ports.views import ThreadPlace
 
 FORMAT = 1
 ENTRY = 32
@@ -104,7 +105,7 @@ class Keys:
         return f"{self.prefix}{family}:{self.tenant}"
 
     def of_thread(self, family: str) -> str:
-        """`row`, `snap`, `idx`, `ids`, `voids`, `recent` or `facts` of the thread."""
+        """`row`, `snap`, `idx`, `ids`, `voids`, `recent`, `facts` or `said` of the thread."""
         return f"{self.prefix}{family}:{self.stream}"
 
 
@@ -151,13 +152,13 @@ def effects_range(cause: EventId) -> tuple[bytes, bytes]:
     return b"[" + name, b"[" + name + b"\xff" * (_EFFECT.size - len(name) + 1)
 
 
-def place_of(row: ThreadRow) -> bytes:
-    """Where a row stands among its tenant's threads: by time, then by position, then by id.
+def place_of(place: ThreadPlace) -> bytes:
+    """Where a thread stands among its tenant's threads: by time, then by position, then by id.
 
     So no two threads share a place and a page can begin right behind any row, in any partition.
     """
-    at = min(max(_milliseconds(row.updated_at), 0), _TIME_MAX)
-    return _PLACE.pack(at, row.position, packed(row.thread_id))
+    at = min(max(_milliseconds(place.updated_at), 0), _TIME_MAX)
+    return _PLACE.pack(at, place.position, packed(place.thread_id))
 
 
 def thread_at(place: bytes) -> ThreadId:

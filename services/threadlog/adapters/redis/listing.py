@@ -6,11 +6,14 @@ from threadlog.adapters.redis.layout import keys_of, place_of, thread_at
 from threadlog.adapters.redis.reading import Reading
 from threadlog.adapters.redis.rows import decode_row
 from threadlog.ids import Partition, TenantId
-from threadlog.ports.views import ThreadRow
+from threadlog.ports.views import (
+    ThreadPlace,
+    ThreadRow,
+)
 
 
 async def newest_threads(
-    reading: Reading, tenant: TenantId, limit: int, before: ThreadRow | None
+    reading: Reading, tenant: TenantId, limit: int, before: ThreadPlace | None
 ) -> list[ThreadRow]:
     """Rows right behind `before`, newest first.
 

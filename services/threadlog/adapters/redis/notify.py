@@ -9,16 +9,18 @@ first and then reads sees everything.
 import asyncio
 import weakref
 from collections import deque
+from collections.abc import Sequence
 
-from threadlog.adapters.redis import rows
+from threadlog.adapters.redis import frames, rows
 from threadlog.adapters.redis.channels import Channels, Listener
 from threadlog.adapters.redis.connect import Command, RedisClient
 from threadlog.adapters.redis.frames import decode_frame, encode_frame
 from threadlog.adapters.redis.layout import Keys, home_of, keys_of
 from threadlog.errors import ThreadlogError
 from threadlog.ids import TenantId, ThreadId
+from threadlog.limits import LIVE_KEPT_MS, LIVE_PIECES_MAX
 from threadlog.ports.log import LogIdentity
-from threadlog.ports.notify import Advanced, Frame
+from threadlog.ports.notify import Advanced, Frame, LiveDelta, SoFar
 
 _BACKLOG_MAX = 1_024
 """Frames that a slow listener may fall behind; then it loses the oldest."""
@@ -35,16 +37,24 @@ class RedisNotify:
         self._client = client
         self._channels = channels
         self._identity = identity
-        self._outbox: deque[tuple[str, Frame]] = deque(maxlen=_OUTBOX_MAX)
+        self._outbox: deque[tuple[Keys, Frame]] = deque(maxlen=_OUTBOX_MAX)
         self._filled = asyncio.Event()
         self._telling: asyncio.Task[None] | None = None
         self._reading: set[asyncio.Task[None]] = set()
 
     def publish(self, tenant: TenantId, thread: ThreadId, frame: Frame) -> None:
-        self._outbox.append((self._keys(tenant, thread).live, frame))
+        self._outbox.append((self._keys(tenant, thread), frame))
         self._filled.set()
         if self._telling is None:
             self._telling = asyncio.create_task(self._tell())
+
+    async def so_far(self, tenant: TenantId, thread: ThreadId) -> SoFar | None:
+        keys = self._keys(tenant, thread)
+        try:
+            [data] = await self._client.batch([("GET", keys.of_thread("said"))])
+        except ThreadlogError:
+            return None
+        return frames.so_far(data) if isinstance(data, bytes) else None
 
     def listen(self, tenant: TenantId, thread: ThreadId) -> "LiveListener":
         keys = self._keys(tenant, thread)
@@ -85,8 +95,7 @@ class RedisNotify:
             self._filled.clear()
             while self._outbox:
                 count = min(len(self._outbox), _TOLD_AT_ONCE)
-                frames = [self._outbox.popleft() for _ in range(count)]
-                commands: list[Command] = [("PUBLISH", c, encode_frame(f)) for c, f in frames]
+                commands = _commands([self._outbox.popleft() for _ in range(count)])
                 try:
                     await self._client.batch(commands)
                 except ThreadlogError:
@@ -109,6 +118,24 @@ class RedisNotify:
         listening = known()
         if row is not None and listening is not None and not listening.is_current:
             listening.offer(Advanced(row.head, row.open_turn, row.status == "idle"))
+
+
+def _commands(told: Sequence[tuple[Keys, Frame]]) -> list[Command]:
+    """Frames are told; pieces of a response are kept, too, for those who come later."""
+    commands: list[Command] = []
+    kept: set[str] = set()
+    for keys, frame in told:
+        commands.append(("PUBLISH", keys.live, encode_frame(frame)))
+        if not isinstance(frame, LiveDelta) or frame.call_id is not None:
+            continue
+        name = keys.of_thread("said")
+        if frame.n == 0:
+            commands.append(("SET", name, frames.begun(frame) + frames.piece(frame)))
+        elif frame.n < LIVE_PIECES_MAX:
+            commands.append(("APPEND", name, frames.piece(frame)))
+        kept.add(name)
+    commands += (("PEXPIRE", name, LIVE_KEPT_MS) for name in sorted(kept))
+    return commands
 
 
 class LiveListener:

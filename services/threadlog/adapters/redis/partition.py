@@ -11,7 +11,11 @@ from threadlog.adapters.redis.scripts import APPLY, BEGIN, OPEN
 from threadlog.adapters.redis.waiting import Watermark
 from threadlog.ids import NO_POSITION, Partition, Position, TenantId, ThreadId
 from threadlog.ports.log import LogIdentity
-from threadlog.ports.views import OpenThreads, ThreadRow, ViewBatch
+from threadlog.ports.views import (
+    OpenThreads,
+    ThreadRow,
+    ViewBatch,
+)
 
 
 class RedisPartitionViews:

@@ -10,7 +10,11 @@ from threadlog.events.codec import decode_event
 from threadlog.events.envelope import Event
 from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId
 from threadlog.ports.snapshots import Snapshot
-from threadlog.ports.views import Judged, ThreadRow, UsageFact
+from threadlog.ports.usage import UsageFact
+from threadlog.ports.views import (
+    Judged,
+    ThreadRow,
+)
 
 T = TypeVar("T")
 _ENVELOPE = [name for name in Event.model_fields if name not in ("body", "data")]

@@ -12,7 +12,12 @@ from threadlog.adapters.redis.reading import Home, Reading
 from threadlog.adapters.redis.rows import decode_fact
 from threadlog.errors import RejectedError, ViewsRebuildingError
 from threadlog.ids import Partition, TenantId, ThreadId, TurnId, uuid_text
-from threadlog.ports.views import UsageFact, UsageGroup, UsageRow, UsageTotals
+from threadlog.ports.usage import (
+    UsageFact,
+    UsageGroup,
+    UsageRow,
+    UsageTotals,
+)
 
 _THREADS = 20
 _FACTS = 100

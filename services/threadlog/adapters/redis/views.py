@@ -14,12 +14,15 @@ from threadlog.errors import ViewsRebuildingError
 from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId, is_uuid
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.log import LogIdentity, Record, Records
+from threadlog.ports.usage import (
+    UsageGroup,
+    UsageRow,
+)
 from threadlog.ports.views import (
     Direction,
     StoredEvent,
+    ThreadPlace,
     ThreadRow,
-    UsageGroup,
-    UsageRow,
 )
 
 
@@ -64,7 +67,7 @@ class RedisViews:
         return None if data is None else decode_row(data, tenant, thread)
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadPlace | None = None
     ) -> Sequence[ThreadRow]:
         return await newest_threads(self._reading, tenant, limit, before)
 

@@ -32,6 +32,11 @@ class Holder:
     token_file: str | None = None
 
 
+def token_path(file: Path) -> Path:
+    """Where the token of the runtime on `file` lies."""
+    return file.with_name(f"{file.name}.token")
+
+
 class FileLock:
     """The right of this process to write `file`, once `acquire` has returned."""
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from threadlog.adapters.sqlite.views import SqliteViews
 from threadlog.ids import Position, TenantId, ThreadId
-from threadlog.ports.notify import Advanced, Frame
+from threadlog.ports.notify import Advanced, Frame, SoFar
 
 
 class FileNotify:
@@ -15,6 +15,9 @@ class FileNotify:
 
     def publish(self, tenant: TenantId, thread: ThreadId, frame: Frame) -> None:
         """Nobody hears a reader."""
+
+    async def so_far(self, tenant: TenantId, thread: ThreadId) -> SoFar | None:
+        return None
 
     async def listen(self, tenant: TenantId, thread: ThreadId) -> AsyncIterator[Frame]:
         """Where the thread is now, and again whenever the views moved."""

@@ -13,13 +13,15 @@ from threadlog.errors import RejectedError
 from threadlog.ids import EventId, Position, Seq, TenantId, ThreadId, TurnId
 from threadlog.limits import READ_EVENTS_MAX
 from threadlog.ports.log import Record
+from threadlog.ports.usage import (
+    UsageGroup,
+    UsageRow,
+    UsageTotals,
+)
 from threadlog.ports.views import (
     Direction,
     StoredEvent,
     ThreadRow,
-    UsageGroup,
-    UsageRow,
-    UsageTotals,
 )
 
 _JUDGED = f"{EVENT}, j.seq, j.void"

@@ -6,7 +6,12 @@ from threadlog.adapters.sqlite.recent import Place, Recent
 from threadlog.adapters.sqlite.rows import Row, insert_rows
 from threadlog.ids import Position
 from threadlog.ports.snapshots import Snapshot
-from threadlog.ports.views import Judged, ThreadRow, UsageFact, ViewBatch
+from threadlog.ports.usage import UsageFact
+from threadlog.ports.views import (
+    Judged,
+    ThreadRow,
+    ViewBatch,
+)
 
 _MOVE = "UPDATE watermark SET position = ? WHERE id = 1 AND position = ?"
 _STORED = "SELECT position FROM watermark WHERE id = 1"

@@ -9,13 +9,16 @@ from threadlog.adapters.sqlite.file import POLL_S, SqliteFile
 from threadlog.adapters.sqlite.jobs import ViewJob
 from threadlog.ids import NO_POSITION, EventId, Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import Record
+from threadlog.ports.usage import (
+    UsageGroup,
+    UsageRow,
+)
 from threadlog.ports.views import (
     Direction,
     OpenThreads,
     StoredEvent,
+    ThreadPlace,
     ThreadRow,
-    UsageGroup,
-    UsageRow,
     ViewBatch,
 )
 
@@ -66,7 +69,7 @@ class SqliteViews:
         return rows[0] if rows else None
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadPlace | None = None
     ) -> Sequence[ThreadRow]:
         end = _END if before is None else before.position
         return await self._reader.run(

@@ -11,10 +11,16 @@ from tests.helpers.events import LOCAL, event_id, thread_id
 from tests.helpers.turns import TURN, whole_turn
 from threadlog.adapters.memory.blobs import MemoryBlobs
 from threadlog.adapters.memory.notify import MemoryNotify
-from threadlog.client.reading import Reader, _with_silences
 from threadlog.ids import EventId, Seq, TenantId, ThreadId
 from threadlog.ports.notify import Advanced, Frame, LiveDelta
-from threadlog.ports.views import StoredEvent, ThreadRow, ThreadStatus, UsageTotals, Views
+from threadlog.ports.usage import UsageTotals
+from threadlog.ports.views import (
+    StoredEvent,
+    ThreadRow,
+    ThreadStatus,
+    Views,
+)
+from threadlog.queries.reading import Reader, _with_silences
 
 DEADLINE_S = 5.0
 LOOK_S = 0.005
