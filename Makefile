@@ -67,10 +67,11 @@ cluster-down: ## stop what `make cluster` started; the data stay
 schemas: setup-dev ## write schemas/ again from the types
 	@$(PY) -m tests.schema.render --write
 
-docs: setup-dev ## write features.md, cli.md and metrics.md in docs/ again, from what they describe
+docs: setup-dev ## write features, cli, metrics and problems.md in docs/ again, from what they say
 	@$(PY) tests/arch/render_features.py --write
 	@$(PY) tests/arch/render_cli_docs.py --write
 	@$(PY) tests/arch/render_metrics.py --write
+	@$(PY) tests/arch/render_problems.py --write
 
 lock: ## compile both locks again from pyproject.toml (needs uv)
 	@command -v '$(UV)' >/dev/null || { echo 'lock: uv not found; install it or set UV=/path/to/uv' >&2; exit 1; }

@@ -53,6 +53,8 @@ if [ "$(uname -s)" = Linux ]; then
   [ -x /usr/bin/python3 ] || missing+=(python3)
   # Tests make a disk fail through it.
   [ "$kind" != dev ] || command -v strace >/dev/null || missing+=(strace)
+  # A page in a real browser reads a live stream.
+  [ "$kind" != dev ] || command -v chromium >/dev/null || missing+=(chromium)
 else
   say "install: no sandbox on $(uname -s): tools run only with THREADLOG_SANDBOX=off"
 fi

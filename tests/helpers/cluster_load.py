@@ -13,12 +13,12 @@ from typing import TypeVar
 
 from tests.helpers.cluster import Cluster
 from threadlog.bootstrap.cluster import Cluster as Connections
-from threadlog.client.reading import Reader, TurnResult
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
 from threadlog.commands.service import Commands
 from threadlog.errors import TransientError
 from threadlog.events.content import ModelRef, TextPart
 from threadlog.ids import ThreadId, draw
+from threadlog.queries.reading import Reader, TurnResult
 
 SEND_S = 60.0
 """How long an input may be tried again and again."""

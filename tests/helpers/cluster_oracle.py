@@ -18,7 +18,10 @@ from threadlog.events.step import StepReleased, StepStarted
 from threadlog.events.tool import ToolFinished, ToolReleased, ToolRequested, ToolStarted
 from threadlog.events.turn import TurnFinished
 from threadlog.ids import CallId, EventId, Partition, Position, WorkerId
-from threadlog.ports.views import StoredEvent, ThreadRow
+from threadlog.ports.views import (
+    StoredEvent,
+    ThreadRow,
+)
 from threadlog.projection.rows import thread_row
 from threadlog.thread.snapshot import encode_state, state_hash
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class CommandLine:
             "THREADLOG_DATA_DIR": str(home / "data"),
         }
 
-    def script(self, name: str, *replies: dict[str, object]) -> Path:
+    def script(self, name: str, *replies: Mapping[str, object]) -> Path:
         """A script of the scripted model, in a file outside the project."""
         path = self.home / f"{name}.json"
         path.write_text(json.dumps(replies))

@@ -17,7 +17,6 @@ from threadlog.adapters.sqlite.members import LockMembers
 from threadlog.adapters.sqlite.snapshots import SqliteSnapshots
 from threadlog.adapters.sqlite.views import SqliteViews
 from threadlog.bootstrap.services import Ports, Services
-from threadlog.client.reading import Reader, TurnResult
 from threadlog.clock import SystemClock
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
 from threadlog.commands.service import Commands
@@ -27,6 +26,7 @@ from threadlog.events.envelope import Event
 from threadlog.ids import NO_POSITION, ThreadId, WorkerId, draw
 from threadlog.ports.model import Model
 from threadlog.ports.tools import Finding, ToolCall, ToolResult, WorkspaceRef
+from threadlog.queries.reading import Reader, TurnResult
 from threadlog.thread.fold import Judgement, judge
 from threadlog.thread.state import ThreadState
 

@@ -137,7 +137,8 @@ class World:
         for record in self.log.entries[self._folded :]:
             event = record.event
             if event is not None and event.key == record.key:
-                state = self.states.get(event.thread_id, ThreadState(LOCAL, event.thread_id))
+                stream = ThreadState(event.tenant_id, event.thread_id)
+                state = self.states.get(event.thread_id, stream)
                 judgement = judge(state, event)
                 self.states[event.thread_id] = judgement.state
                 self.judged.append((event, judgement))

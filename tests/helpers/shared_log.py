@@ -19,12 +19,15 @@ from threadlog.ids import (
     partition_of,
 )
 from threadlog.ports.log import Log, Receipt, Record
+from threadlog.ports.usage import (
+    UsageGroup,
+    UsageRow,
+)
 from threadlog.ports.views import (
     Direction,
     StoredEvent,
+    ThreadPlace,
     ThreadRow,
-    UsageGroup,
-    UsageRow,
     ViewBatch,
 )
 
@@ -152,7 +155,7 @@ class SharedViews:
         return await self._of(tenant, thread).thread(tenant, thread)
 
     async def threads(
-        self, tenant: TenantId, *, limit: int, before: ThreadRow | None = None
+        self, tenant: TenantId, *, limit: int, before: ThreadPlace | None = None
     ) -> Sequence[ThreadRow]:
         raise NotImplementedError
 

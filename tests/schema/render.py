@@ -3,6 +3,7 @@
 Run as `python -m tests.schema.render --write` or `--check`. A file is named by type and version,
 `turn.started.1.json`; the schema of the envelope, a structured CloudEvent, is `envelope.json`. An
 example is a whole event. A type that is gone from the catalog keeps its files: logs still hold it.
+schemas/openapi.json is what the routes of the gateway say.
 """
 
 import json
@@ -15,6 +16,7 @@ from tests.helpers.samples import ONE_OF_EACH
 from threadlog.events.catalog import BODIES, SCHEMA_PREFIX, schema_urn
 from threadlog.events.codec import _MEMBERS, to_cloud_event
 from threadlog.events.envelope import Body, Event
+from threadlog.gateway.app import openapi
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -71,6 +73,7 @@ def rendered() -> Iterator[tuple[Path, str]]:
         yield SCHEMAS / "events" / name, _text(body_schema(body))
         event = to_cloud_event(ONE_OF_EACH[body.TYPE], 7)
         yield SCHEMAS / "examples" / name, _text(json.loads(event))
+    yield SCHEMAS / "openapi.json", _text(openapi())
 
 
 def _text(value: Json) -> str:

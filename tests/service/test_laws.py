@@ -4,12 +4,12 @@ import hashlib
 import sqlite3
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from tests.helpers.embedded import Embedded, InstantTools, embedded, scripted
-from tests.helpers.events import LOCAL
+from tests.helpers.events import LOCAL, OTHER
 from tests.helpers.fakes import FaultyLog, StepModel, StepTools, cli, reply
+from tests.helpers.gateway_world import OTHER_TOKEN, asking, gateway_ports
 from tests.helpers.service_world import World
 from tests.helpers.thread_events import (
     MODEL,
@@ -22,13 +22,11 @@ from tests.helpers.thread_events import (
     step_started,
     turn_started,
 )
-from threadlog.commands.service import Commands
 from threadlog.events.step import ModelResponded, StepStarted
 from threadlog.events.tool import Effect, ToolFinished, ToolStarted
-from threadlog.gateway.app import create_app
 from threadlog.ids import Position, ThreadId, WorkerId, derive
-from threadlog.planner.requests import rebuild
 from threadlog.runtime.load import Loader
+from threadlog.runtime.prompts import rebuild
 from threadlog.thread.fold import fold
 from threadlog.thread.snapshot import encode_state, state_hash
 
@@ -193,37 +191,37 @@ async def test_law_6_a_step_costs_the_same_at_any_age_and_its_request_is_made_ag
 
 
 async def test_law_10_no_body_path_or_header_says_a_tenant() -> None:
-    async with World() as world:
-        commands = Commands(
-            world.log, world.views, world.blobs, world.clock, tenant=LOCAL, actor="user:ann"
+    async with World() as world, asking(gateway_ports(world)) as client:
+        part = {"kind": "text", "text": "hello"}
+        good = {"message": {"content": [part], "delivery": "next_turn"}}
+        strange = (
+            {**good, "tenant_id": "other"},
+            {**good, "tenant": "other"},
+            {"message": {**good["message"], "tenant_id": "other"}},
+            {"settings": {"tenant_id": "other"}},
         )
-        app = create_app(commands, "1", {})
-        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://t")
-        async with client:
-            part = {"kind": "text", "text": "hello"}
-            good = {"message": {"content": [part], "delivery": "next_turn"}}
-            strange = (
-                {**good, "tenant_id": "other"},
-                {**good, "tenant": "other"},
-                {"message": {**good["message"], "tenant_id": "other"}},
-                {"settings": {"tenant_id": "other"}},
-            )
-            for n, body in enumerate(strange):
-                headers = {"Idempotency-Key": f"k{n}"}
-                answer = await client.post("/v1/threads", json=body, headers=headers)
-                assert answer.status_code == 400, answer.text
-                assert "other" not in answer.text, "what was sent is not repeated"
-            assert world.told() == [], "nothing was appended"
-            headers = {"Idempotency-Key": "k", "X-Tenant": "other", "ce_tenantid": "other"}
-            answer = await client.post("/v1/threads", json=good, headers=headers)
-            assert answer.status_code == 202, answer.text
-            assert {event.tenant_id for event in world.accepted()} == {LOCAL}
-            missing = ThreadId(derive("no thread"))
-            bodies = [
-                (await client.post(f"/v1/threads/{t}/messages", json=good["message"], headers=h))
-                for t, h in ((missing, headers), (f"{missing}/other", headers))
-            ]
-            assert [b.status_code for b in bodies] == [404, 404]
+        for n, body in enumerate(strange):
+            headers = {"Idempotency-Key": f"k{n}"}
+            answer = await client.post("/v1/threads", json=body, headers=headers)
+            assert answer.status_code == 400, answer.text
+            assert "other" not in answer.text, "what was sent is not repeated"
+        assert world.told() == [], "nothing was appended"
+        headers = {"Idempotency-Key": "k", "X-Tenant": "other", "ce_tenantid": "other"}
+        answer = await client.post("/v1/threads", json=good, headers=headers)
+        assert answer.status_code == 202, answer.text
+        assert {event.tenant_id for event in world.accepted()} == {LOCAL}
+        missing = ThreadId(derive("no thread"))
+        bodies = [
+            (await client.post(f"/v1/threads/{t}/messages", json=good["message"], headers=h))
+            for t, h in ((missing, headers), (f"{missing}/other", headers))
+        ]
+        assert [b.status_code for b in bodies] == [404, 404]
+        # The tenant is the credential's: the same request with another's key is another thread.
+        headers["Authorization"] = f"Bearer {OTHER_TOKEN}"
+        answer = await client.post("/v1/threads", json=good, headers=headers)
+        assert answer.status_code == 202, answer.text
+        records = [record.event for record in world.log.entries]
+        assert {event.tenant_id for event in records if event is not None} == {LOCAL, OTHER}
 
 
 async def test_F11_one_turn_end_to_end_on_sqlite_in_one_process(tmp_path: Path) -> None:

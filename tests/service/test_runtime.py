@@ -19,9 +19,10 @@ from threadlog.adapters.memory.notify import MemoryNotify
 from threadlog.adapters.memory.snapshots import MemorySnapshots
 from threadlog.adapters.memory.views import MemoryViews
 from threadlog.adapters.sqlite.file import open_read_only
-from threadlog.adapters.sqlite.lock import read_holder
+from threadlog.adapters.sqlite.lock import read_holder, token_path
 from threadlog.bootstrap.embedded import RunOptions, Runtime
 from threadlog.bootstrap.services import Ports, Services
+from threadlog.client.connection import Connection
 from threadlog.client.http import HttpCommands
 from threadlog.clock import SystemClock
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
@@ -60,12 +61,18 @@ def socket_of(settings: Settings) -> Path:
     return Path(holder.socket)
 
 
+def way_to(settings: Settings) -> Connection:
+    """Its socket, and the token that it asks for."""
+    token = token_path(settings.log_file()).read_text().strip()
+    return Connection.through(socket_of(settings), token)
+
+
 async def test_a_command_that_comes_while_the_runtime_rests_can_still_be_cancelled(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was taken when nothing was open and the socket was about to close: it opens again."""
     runtime, settings = await started(short_dir, SLOW)
-    client = HttpCommands(socket_of(settings))
+    client = HttpCommands(way_to(settings))
     is_resting, sent = runtime.services.is_resting, list[Accepted]()
     asked: list[bool] = []
 
@@ -90,7 +97,7 @@ async def test_a_command_that_comes_while_the_runtime_rests_can_still_be_cancell
         while (row := await reader.thread(message.thread_id)).open_turn is None:
             await asyncio.sleep(0.01)
         await client.close()
-        client = HttpCommands(socket)
+        client = HttpCommands(way_to(settings))
         await client.cancel(message.thread_id, row.open_turn, key="c")
         await resting
         assert (await reader.thread(message.thread_id)).verdict == "cancelled"

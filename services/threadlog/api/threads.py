@@ -1,91 +1,94 @@
-"""Bodies of the thread routes: what a client sends and what it gets.
+"""Bodies of requests: what a client sends, closed, so that a misspelt member is an error.
 
 A JSON array is no tuple to a strict model that is given parsed JSON, so those members are not
 strict themselves; what is in them is.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-import pydantic_core
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
-from threadlog.events.content import MessagePart, ModelRef
+from threadlog.api.parts import Content, Wire
+from threadlog.events.content import (
+    MessagePart,
+    ModelRef,
+    Name,
+    TextPart,
+)
 from threadlog.events.input import Delivery
 from threadlog.events.thread import Limits, ThinkingLevel, Workspace
-from threadlog.ids import UUID_PATTERN, CallId, EventId, ThreadId, TurnId
+from threadlog.ids import UUID_PATTERN, TurnId
+
+TITLE_CHARS_MAX = 200
+_TOOLS_MAX = 64
 
 
-class Wire(BaseModel):
-    """Base of every body: immutable, strict, closed."""
+class ModelBody(ModelRef, Wire):
+    """Which model is asked, by provider and name."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    def plain(self) -> ModelRef:
+        """The same as it is in an event."""
+        return ModelRef(provider=self.provider, name=self.name)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _is_text(cls, value: object) -> object:
-        """Half a surrogate pair is no text: what holds one could not be written to the log."""
-        try:
-            pydantic_core.to_json(value)
-        except (ValueError, RecursionError) as error:
-            raise ValueError("not UTF-8 text") from error
-        return value
+
+class LimitsBody(Limits, Wire):
+    """Bounds of one thread; a member left out stays as it is."""
+
+    def plain(self) -> Limits:
+        """The same as they are in an event."""
+        return Limits(**self.model_dump())
+
+
+class WorkspaceBody(Workspace, Wire):
+    """Where the tools work. `attached` is for the runtime on a person's own machine."""
+
+    def plain(self) -> Workspace:
+        """The same as it is in an event."""
+        return Workspace(kind=self.kind, path=self.path)
 
 
 class SettingsBody(Wire):
     """Settings of a thread; a member left out stays as it is."""
 
-    model: ModelRef | None = None
+    model: ModelBody | None = None
     thinking: ThinkingLevel | None = None
     system_prompt: str | None = None
-    tools: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    limits: Limits | None = None
-    workspace: Workspace | None = None
+    tools: Annotated[tuple[Name, ...], Field(strict=False, max_length=_TOOLS_MAX)] | None = None
+    limits: LimitsBody | None = None
+    workspace: WorkspaceBody | None = None
 
 
 class MessageBody(Wire):
-    """A message for the inbox."""
+    """A message for the inbox. `content`: a text, or parts."""
 
-    content: tuple[MessagePart, ...] = Field(min_length=1, strict=False)
+    content: Content
     delivery: Delivery = "reject"
+
+    def parts(self) -> tuple[MessagePart, ...]:
+        """The content as it is in an event."""
+        if isinstance(self.content, str):
+            return (TextPart(text=self.content),)
+        return tuple(body.part() for body in self.content)
 
 
 class ThreadBody(Wire):
     """A thread to be made, with its first message if there is one."""
 
     settings: SettingsBody = SettingsBody()
-    title: str | None = Field(default=None, max_length=200)
+    title: str | None = Field(default=None, max_length=TITLE_CHARS_MAX)
     message: MessageBody | None = None
 
 
 class CancelBody(Wire):
-    """The open turn, or one call of it, is to stop."""
+    """The open turn is to stop. `queue`: what becomes of the messages that wait; there is no
+    default. `turn_id` left out: whichever turn is open.
+    """
 
-    turn_id: TurnId = Field(pattern=f"^{UUID_PATTERN}$")
-    call_id: CallId | None = Field(default=None, pattern=f"^{UUID_PATTERN}$")
-
-
-class AcceptedBody(Wire):
-    """The event is in the log and was judged valid. `receipt` is opaque."""
-
-    thread_id: ThreadId
-    event_id: EventId
-    receipt: str
-    seq: int
+    queue: Literal["keep", "drop"]
+    turn_id: TurnId | None = Field(default=None, pattern=f"^{UUID_PATTERN}$")
 
 
-class InfoBody(Wire):
-    """Who answers. `models`: a hash of each provider's configuration, equal in equal processes."""
+class CallCancelBody(Wire):
+    """One call of the open turn is to stop; the turn goes on."""
 
-    version: str
-    models: dict[str, str] = {}
-
-
-class ProblemBody(Wire):
-    """What went wrong (RFC 9457). `code` is stable; `retryable`: it may work later."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    retryable: bool
+    turn_id: TurnId | None = Field(default=None, pattern=f"^{UUID_PATTERN}$")

@@ -14,16 +14,16 @@ from threadlog.adapters.redis.notify import RedisNotify
 from threadlog.adapters.redis.snapshots import RedisSnapshots
 from threadlog.adapters.redis.views import RedisViews
 from threadlog.bootstrap.kafka import kafka_config
-from threadlog.client.reading import Reader
 from threadlog.clock import SystemClock
 from threadlog.commands.service import Commands
 from threadlog.errors import ThreadlogError
 from threadlog.ids import LOCAL_TENANT
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.log import LogIdentity
+from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
 
-_STORING = ("planner", "tool-runner")
+_STORING = ("planner", "tool-runner", "gateway")
 """Services that put large contents into the blob store."""
 _LOOK_S = 1.0
 """Frames are lost when a projection dies between a batch and telling of it."""

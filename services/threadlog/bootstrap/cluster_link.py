@@ -8,9 +8,9 @@ from pathlib import Path
 from threadlog.bootstrap.cluster import Cluster, open_cluster
 from threadlog.bootstrap.embedded import Notice, RunOptions, copy_folder, die
 from threadlog.client.interface import CommandPort
-from threadlog.client.reading import Reader
 from threadlog.errors import UsageError, ViewsRebuildingError
 from threadlog.ids import ThreadId, draw
+from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
 
 SERVICE = "cli"

@@ -5,6 +5,7 @@ socket, and takes its place when it dies. Reads open the file read-only and ask 
 """
 
 import asyncio
+import contextlib
 import hashlib
 import importlib
 import os
@@ -14,11 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from threadlog.adapters.keys.local import token_file
 from threadlog.adapters.memory.notify import MemoryNotify
 from threadlog.adapters.sandbox.tools import BareTools, SandboxTools
 from threadlog.adapters.sqlite.blobs import SqliteBlobs
 from threadlog.adapters.sqlite.file import SqliteFile, open_file
-from threadlog.adapters.sqlite.lock import FileLock, Holder
+from threadlog.adapters.sqlite.lock import FileLock, Holder, token_path
 from threadlog.adapters.sqlite.log import SqliteLog
 from threadlog.adapters.sqlite.members import LockMembers
 from threadlog.adapters.sqlite.snapshots import SqliteSnapshots
@@ -32,7 +34,6 @@ from threadlog.bootstrap.models import (
 )
 from threadlog.bootstrap.services import Ports, Services
 from threadlog.bootstrap.sockets import listen, socket_path
-from threadlog.client.reading import Reader
 from threadlog.clock import SystemClock, rfc3339
 from threadlog.commands.service import Commands
 from threadlog.errors import LogFileError, RefusedError, ThreadlogError, UsageError
@@ -42,14 +43,13 @@ from threadlog.limits import DRAIN_TIMEOUT_MS
 from threadlog.planner.prices import Prices
 from threadlog.ports.model import Model
 from threadlog.ports.tools import Tools, WorkspaceRef
+from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
-from threadlog.version import VERSION
 
 _REST_S = 0.05
 _GUARD_S = 0.5
 
 Notice = Callable[[str], None]
-Models = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,18 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where commands of others come in, and who then acts."""
+    """Where requests of others come in, who then acts, and what is closed in the end.
 
+    Shapes:  `token` is what they must know. `models`: a hash of each provider's configuration.
+    """
+
+    settings: Settings
+    holder: Holder
     address: Path
+    token: str
     actor: str
+    models: Mapping[str, str]
+    stack: contextlib.ExitStack
 
 
 def make_tools(settings: Settings, running: Path | None = None) -> Tools:
@@ -110,15 +118,11 @@ def make_data_folder(settings: Settings) -> None:
 class Runtime:
     """The services on one file, whose lock this process holds. Made by `start`."""
 
-    def __init__(
-        self, lock: FileLock, file: SqliteFile, services: Services, at: "Place", models: Models
-    ) -> None:
-        """`models`: a hash of each provider's configuration."""
+    def __init__(self, lock: FileLock, file: SqliteFile, services: Services, at: "Place") -> None:
         self._lock = lock
         self._file = file
         self.services = services
-        self._address, self._actor = at.address, at.actor
-        self._models = models
+        self._at = at
         self._identity = _identity(file.path)
         self._guarding: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
@@ -126,7 +130,12 @@ class Runtime:
 
     @classmethod
     async def start(
-        cls, settings: Settings, options: RunOptions, notice: Notice, *, takes_over: bool = False
+        cls,
+        settings: Settings,
+        options: RunOptions,
+        notice: Notice,
+        *,
+        takes_over: bool = False,
     ) -> "Runtime":
         """The lock is held, all services run, and the socket takes commands.
 
@@ -143,6 +152,7 @@ class Runtime:
         lock.acquire(holder)
         if takes_over:
             notice("the other process ended: carrying on from the log")
+        stack = contextlib.ExitStack()
         try:
             # 2. Everything that may be wrong with what was asked for, or with this machine.
             arm_faults(settings)
@@ -150,13 +160,17 @@ class Runtime:
             hashes = fingerprints(settings, options.script)
             prices, tools = load_prices(settings), await checked_tools(settings)
             address = socket_path(settings, path)
+            secret = token_path(path)
+            token = stack.enter_context(token_file(secret))
             file = await open_file(path, clock=clock, on_fatal=die)
         except BaseException:
+            stack.close()
             lock.release()
             raise
         services = _services(file, instance, models, tools, prices)
-        place = Place(address, options.actor)
-        runtime = cls(lock, file, services, place, hashes)
+        holder = replace(holder, socket=str(address), token_file=str(secret))
+        place = Place(settings, holder, address, token, options.actor, hashes, stack)
+        runtime = cls(lock, file, services, place)
         if settings.sandbox == "off":
             notice("warning: THREADLOG_SANDBOX=off, commands run WITHOUT a sandbox, as this user")
         try:
@@ -164,7 +178,7 @@ class Runtime:
             runtime.bind()
             await runtime.services.start()
             # 4. Others may come.
-            lock.announce(replace(holder, socket=str(address)))
+            lock.announce(holder)
             await runtime.take_commands()
             runtime._guarding = asyncio.create_task(runtime._guard())
         except BaseException:
@@ -184,13 +198,29 @@ class Runtime:
 
     def bind(self) -> None:
         """Commands may come through the socket; they wait until they are taken."""
-        self._listener = listen(self._address)
+        self._listener = listen(self._at.address)
 
     async def take_commands(self) -> None:
-        """Commands that come through the socket are taken."""
-        server = await asyncio.to_thread(importlib.import_module, "threadlog.gateway.server")
-        commands = self.commands(self._actor)
-        self._server = server.GatewayServer(commands, self._listener, VERSION, self._models)
+        """Requests that come through the socket are taken."""
+        gateway = await asyncio.to_thread(importlib.import_module, "threadlog.bootstrap.gateway")
+        at = self._at
+        self._server = gateway.serve_embedded(
+            at.settings,
+            self.services.ports,
+            gateway.LocalUser(at.token, at.actor),
+            at.models,
+            [self._listener],
+        )
+
+    async def serve_loopback(self) -> str:
+        """The gateway is served on loopback, too, for who has the token; its address."""
+        gateway = await asyncio.to_thread(importlib.import_module, "threadlog.bootstrap.gateway")
+        listener = gateway.tcp_listener(self._at.settings, is_choosy=False)
+        self._at.stack.callback(listener.close)
+        address: str = gateway.address_of(listener)
+        await self._server.add(listener)  # type: ignore[attr-defined]  # a GatewayServer
+        self._lock.announce(replace(self._at.holder, address=address))
+        return address
 
     def commands(self, actor: str) -> Commands:
         """The commands of this process."""
@@ -228,6 +258,7 @@ class Runtime:
             await close_models(self.services.ports.models)
             await self._file.close()
         finally:
+            self._at.stack.close()
             self._lock.release()
 
     async def _close_socket(self) -> None:
@@ -237,7 +268,7 @@ class Runtime:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-            self._address.unlink(missing_ok=True)
+            self._at.address.unlink(missing_ok=True)
 
 
 async def copy_folder(settings: Settings, source: Path, thread: ThreadId) -> None:
@@ -259,7 +290,9 @@ async def serve(
     """
     runtime = await Runtime.start(settings, options, notice)
     try:
+        address = await runtime.serve_loopback()
         notice(f"ready: {settings.log_file()}")
+        notice(f"HTTP on {address}, for who knows the token in {token_path(settings.log_file())}")
         failed = asyncio.create_task(runtime.services.failed())
         waiting = asyncio.create_task(stop.wait())
         await asyncio.wait([failed, waiting], return_when=asyncio.FIRST_COMPLETED)

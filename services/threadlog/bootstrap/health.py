@@ -5,13 +5,16 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Literal
 
 from threadlog.adapters.sqlite.file import open_read_only
 from threadlog.adapters.sqlite.lock import read_holder
 from threadlog.bootstrap.embedded import make_tools
+from threadlog.bootstrap.keys import open_keys
+from threadlog.clock import SystemClock
 from threadlog.errors import NotFoundError, ThreadlogError
 from threadlog.ports.tools import Finding
-from threadlog.settings import OpenAISettings, Settings
+from threadlog.settings import AnthropicSettings, OpenAISettings, Settings
 
 _CHECK_S = 10.0
 _FREE_MIB_MIN = 100
@@ -89,11 +92,12 @@ async def _check_sandbox(settings: Settings) -> tuple[Finding, ...]:
 
 
 async def _check_models(settings: Settings) -> tuple[Finding, ...]:
-    openai = OpenAISettings()
     found = []
-    if openai.api_key or openai.base_url:
-        key = "with a key" if openai.api_key else "without a key"
-        found.append(Finding("ok", "model openai", f"{openai.base_url or 'official API'}, {key}"))
+    for name, provider in (("openai", OpenAISettings()), ("anthropic", AnthropicSettings())):
+        if provider.is_set:
+            key = "with a key" if provider.api_key else "without a key"
+            where = provider.base_url or "official API"
+            found.append(Finding("ok", f"model {name}", f"{where}, {key}"))
     if settings.scripted.script is not None:
         script = settings.scripted.script
         if script.is_file():
@@ -104,9 +108,23 @@ async def _check_models(settings: Settings) -> tuple[Finding, ...]:
     if not found:
         if settings.is_cluster:
             return (Finding("ok", "model", "none here; in a cluster only planners need one"),)
-        fix = "set OPENAI_API_KEY or OPENAI_BASE_URL, or run with --script FILE"
+        fix = (
+            "set OPENAI_API_KEY or ANTHROPIC_API_KEY, or OPENAI_BASE_URL for a server of yours, "
+            "or run with --script FILE"
+        )
         found.append(Finding("warn", "model", "none is configured", fix))
     return tuple(found)
+
+
+async def _check_keys(settings: Settings) -> tuple[Finding, ...]:
+    path, clock = settings.keys_file(), SystemClock()
+    records = await asyncio.to_thread(open_keys(settings, clock).records)
+    active = sum(record.is_active(clock.now_ms()) for record in records)
+    if active:
+        return (Finding("ok", "keys", f"{path}: {active} valid"),)
+    fix = "threadlog keys create --name NAME"
+    level: Literal["ok", "warn"] = "warn" if settings.is_cluster else "ok"
+    return (Finding(level, "keys", f"{path}: no key that is valid", fix),)
 
 
 def _checks(settings: Settings) -> tuple[tuple[str, Check], ...]:
@@ -120,4 +138,5 @@ def _checks(settings: Settings) -> tuple[tuple[str, Check], ...]:
         *log,
         ("sandbox", _check_sandbox),
         ("model", _check_models),
+        ("keys", _check_keys),
     )

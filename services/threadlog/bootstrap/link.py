@@ -1,4 +1,4 @@
-"""A command's link to whatever runs its turns: a cluster, or the runtime of a file.
+"""A command's link to whatever runs its turns: a gateway, a cluster, or the runtime of a file.
 
 Of a file this process is the runtime, or talks to it, or takes its place.
 """
@@ -9,16 +9,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from threadlog.adapters.sqlite.lock import read_holder
+from threadlog.adapters.sqlite.lock import Holder, read_holder
 from threadlog.bootstrap.embedded import Notice, RunOptions, Runtime, copy_folder
 from threadlog.bootstrap.models import fingerprints
 from threadlog.bootstrap.reading import reading
+from threadlog.client.connection import Connection
 from threadlog.client.http import HttpCommands
 from threadlog.client.interface import CommandPort
-from threadlog.client.reading import Reader
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
-from threadlog.errors import LockedError, RefusedError, ThreadlogError
+from threadlog.errors import LockedError, RefusedError, ThreadlogError, UnauthenticatedError
 from threadlog.ids import CallId, ThreadId, TurnId
+from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
 
 _TRY_S = 0.1
@@ -72,6 +73,8 @@ class FileLink:
         self._notice = notice
         self._runtime: Runtime | None = None
         self._remote: HttpCommands | None = None
+        self._had_remote = False
+        """Another process has held the lock: whoever takes it now carries on for it."""
         self._taking = asyncio.Lock()
         self._reader: Reader | None = None
         self._is_stuck = False
@@ -120,7 +123,8 @@ class FileLink:
             target = await self.target()
             try:
                 return await send(target)
-            except LockedError:
+            except (LockedError, UnauthenticatedError):
+                # A token that is not taken any more is that of a runtime before this one.
                 if asyncio.get_running_loop().time() > deadline:
                     raise
                 await self.lose(target)
@@ -154,11 +158,13 @@ class FileLink:
         deadline = asyncio.get_running_loop().time() + _DEADLINE_S
         while True:
             try:
-                runtime = await Runtime.start(self._settings, self._options, self._notice)
+                runtime = await Runtime.start(
+                    self._settings, self._options, self._notice, takes_over=self._had_remote
+                )
             except LockedError:
                 holder = read_holder(self._settings.log_file())
-                if holder is not None and holder.socket is not None:
-                    self._remote = HttpCommands(Path(holder.socket))
+                if holder is not None and (way := _way_to(holder)) is not None:
+                    self._remote, self._had_remote = HttpCommands(way), True
                     return self._remote
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -225,7 +231,18 @@ class FileLink:
 
 
 async def _models_of(target: CommandPort, ours: dict[str, str]) -> dict[str, str]:
-    return await target.models() if isinstance(target, HttpCommands) else ours
+    return (await target.info()).models if isinstance(target, HttpCommands) else ours
+
+
+def _way_to(holder: Holder) -> Connection | None:
+    """A connection to the runtime that holds the lock; None: it takes no commands yet, or more."""
+    if holder.socket is None or holder.token_file is None:
+        return None
+    try:
+        token = Path(holder.token_file).read_text().strip()
+    except OSError:
+        return None
+    return Connection.through(Path(holder.socket), token)
 
 
 class _Finding:
@@ -251,11 +268,17 @@ class _Finding:
 
 @asynccontextmanager
 async def connected(settings: Settings, options: RunOptions, notice: Notice) -> AsyncIterator[Link]:
-    """A link to the cluster, or to the file's runtime: this process, when it is no other one.
+    """A link to the gateway, to the cluster, or to the file's runtime: maybe this process.
 
     Effects: on leaving without an error, a process that runs the services stays until the turns
              that it carries have ended. If another process ran them and dies, this one carries on.
     """
+    if settings.url is not None:
+        from threadlog.bootstrap.url_link import url_connected
+
+        async with url_connected(settings, options) as remote:
+            yield remote
+        return
     if settings.is_cluster:
         from threadlog.bootstrap.cluster_link import cluster_connected
 

@@ -7,15 +7,15 @@ from threadlog.clock import Clock
 from threadlog.errors import RejectedError, TransientError
 from threadlog.events.envelope import Event
 from threadlog.ids import Position
-from threadlog.ports.log import Log, Receipt, Record
+from threadlog.ports.log import Appender, Log, Receipt, Record
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.table import Service
 
 
-class MeteredLog:
-    """Implements `ports.log.Log` on another one."""
+class MeteredAppender:
+    """Implements `ports.log.Appender` on another one."""
 
-    def __init__(self, log: Log, metrics: Metrics, service: Service, clock: Clock) -> None:
+    def __init__(self, log: Appender, metrics: Metrics, service: Service, clock: Clock) -> None:
         assert service in get_args(Service)
         self._log = log
         self._metrics = metrics
@@ -37,10 +37,18 @@ class MeteredLog:
         self._metrics.appended(self._service, [event.type for event in events], seconds)
         return receipts
 
+
+class MeteredLog(MeteredAppender):
+    """Implements `ports.log.Log` on another one."""
+
+    def __init__(self, log: Log, metrics: Metrics, service: Service, clock: Clock) -> None:
+        super().__init__(log, metrics, service, clock)
+        self._whole = log
+
     def subscribe(self, after: Position) -> AsyncIterator[Sequence[Record]]:
         """As the other one."""
-        return self._log.subscribe(after)
+        return self._whole.subscribe(after)
 
     async def end(self) -> Position:
         """As the other one."""
-        return await self._log.end()
+        return await self._whole.end()

@@ -18,7 +18,10 @@ from threadlog.ports.model import Model
 from threadlog.ports.notify import Notify
 from threadlog.ports.snapshots import Snapshots
 from threadlog.ports.tools import Tools
-from threadlog.ports.views import PartitionViews, Views
+from threadlog.ports.views import (
+    PartitionViews,
+    Views,
+)
 from threadlog.projection.service import GATHER_MS, Projection, ProjectionPorts
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader

@@ -20,9 +20,9 @@ from threadlog.adapters.sandbox.instances import RunnerFolder
 from threadlog.bootstrap.cluster import Cluster, open_cluster
 from threadlog.bootstrap.embedded import Notice, arm_faults, checked_tools, die, make_data_folder
 from threadlog.bootstrap.log_watch import LogWatch
+from threadlog.bootstrap.loop_health import Health
 from threadlog.bootstrap.metered import MeteredLog
 from threadlog.bootstrap.models import MissingModel, close_models, load_models, load_prices
-from threadlog.clock import SystemClock
 from threadlog.errors import TransientError
 from threadlog.ids import Partition, Position, WorkerId, draw
 from threadlog.limits import LANES_MAX
@@ -50,8 +50,6 @@ ServiceName = Literal["planner", "tool-runner", "projection"]
 PORTS: Mapping[ServiceName, int] = {"planner": 9102, "tool-runner": 9103, "projection": 9104}
 """Where each service's metrics are unless the settings say otherwise."""
 _SAMPLE_S = 1.0
-_STUCK_MS = 15_000
-"""The event loop has not run for so long: the process is not well."""
 _LANES_MIN = 32
 _LABELS: Mapping[ServiceName, Service] = {
     "planner": "planner",
@@ -101,28 +99,6 @@ class Process:
     def lanes_max(self) -> int:
         """Lanes of one partition, so that a process that has all of them keeps its bound."""
         return max(_LANES_MIN, LANES_MAX // self.cluster.config.partitions)
-
-
-class Health:
-    """What the pages say; told on the loop, asked on threads of requests."""
-
-    def __init__(self, clock: SystemClock) -> None:
-        self._clock = clock
-        self._beat_ms = clock.mono_ms()
-        self._waits_for: str | None = "not in its group yet"
-
-    def beat(self, waits_for: str | None) -> None:
-        """The loop runs. `waits_for`: why it is not ready, None when it is."""
-        self._beat_ms, self._waits_for = self._clock.mono_ms(), waits_for
-
-    def is_alive(self) -> bool | str:
-        """Whether the loop runs."""
-        still_ms = self._clock.mono_ms() - self._beat_ms
-        return True if still_ms < _STUCK_MS else f"nothing has moved for {still_ms // 1_000} s"
-
-    def is_ready(self) -> bool | str:
-        """Whether every partition that it has is served."""
-        return True if self._waits_for is None else self._waits_for
 
 
 async def serve_service(

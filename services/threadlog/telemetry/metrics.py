@@ -60,6 +60,29 @@ class _Registry(CollectorRegistry):
             yield metric
 
 
+class HttpMetrics:
+    """What a gateway counts; `telemetry.gateway` does it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: Name) -> Counter:
+            return Counter(*_head(name), registry=registry)
+
+        def gauge(name: Name) -> Gauge:
+            return Gauge(*_head(name), registry=registry)
+
+        seconds: Name = "threadlog_http_request_duration_seconds"
+        self.answered = _Children(counter("threadlog_http_requests_total"))
+        self.seconds = _Children(
+            Histogram(*_head(seconds), buckets=ROWS[seconds].buckets, registry=registry)
+        )
+        self.in_flight = gauge("threadlog_http_requests_in_flight")
+        self.streams = _Children(gauge("threadlog_stream_connections"))
+        self.resumes = _Children(counter("threadlog_stream_resumes_total"))
+        self.dropped = _Children(counter("threadlog_stream_dropped_frames_total"))
+        self.closed = _Children(counter("threadlog_stream_closed_total"))
+        self.rejected = _Children(counter("threadlog_quota_rejections_total"))
+
+
 class Metrics:
     """The metrics of a process. Cheap enough to have one where nobody will ever look.
 
@@ -89,6 +112,7 @@ class Metrics:
         self._refold_events = Summary(*_head("threadlog_refold_events"), registry=self._registry)
         self._dead_letters = _Children(counter("threadlog_dead_letters_total"))
         self._strangers = _Children(counter("threadlog_tenant_mismatch_total"))
+        self.http = HttpMetrics(self._registry)
         self._up = _Children(gauge("threadlog_dependency_up"))
         build = gauge("threadlog_build_info")
         build.labels(VERSION, revision, CATALOG_DIGEST, FOLD_VERSION).set(1)
@@ -100,6 +124,8 @@ class Metrics:
         """What may never happen is shown from the start: an alert needs the zero before the one."""
         for failure in get_args(AppendFailure):
             self._append_errors[service, failure].inc(0)
+        if service == "gateway":
+            return
         if service == "projection":
             for reason in get_args(DeadLetterReason):
                 self._dead_letters[service, reason].inc(0)

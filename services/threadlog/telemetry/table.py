@@ -9,6 +9,14 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 Name = Literal[
+    "threadlog_http_requests_total",
+    "threadlog_http_request_duration_seconds",
+    "threadlog_http_requests_in_flight",
+    "threadlog_stream_connections",
+    "threadlog_stream_resumes_total",
+    "threadlog_stream_dropped_frames_total",
+    "threadlog_stream_closed_total",
+    "threadlog_quota_rejections_total",
     "threadlog_events_appended_total",
     "threadlog_event_append_duration_seconds",
     "threadlog_event_append_errors_total",
@@ -43,7 +51,13 @@ AppendFailure = Literal["unavailable", "rejected", "failed"]
 DeadLetterReason = Literal["no_envelope", "key", "invalid", "stopped", "failed"]
 """No event at all | key, tenant and thread disagree | the body does not fit its schema | its thread
 was stopped before | the reader itself failed on it."""
-MismatchPlace = Literal["record"]
+MismatchPlace = Literal["record", "header", "query", "body"]
+"""In the log | in a request, whose tenant is its credential's whatever else it says."""
+ResumeOutcome = Literal["hit", "cold", "gap", "ahead"]
+"""At the head | behind it, from the views | something was missing | beyond the head."""
+StreamEnd = Literal[
+    "client", "turn_finished", "shutdown", "slow_reader", "max_life", "reauthorise", "problem"
+]
 Dependency = Literal["kafka", "redis", "blobs"]
 
 SHORT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -63,6 +77,26 @@ class Row:
 
 
 ROWS: Final[dict[Name, Row]] = {
+    "threadlog_http_requests_total": Row(
+        "counter", "requests answered; `route` is the template", ("route", "method", "code")
+    ),
+    "threadlog_http_request_duration_seconds": Row(
+        "histogram", "from the head of a request to the end of its answer", ("route", "method")
+    ),
+    "threadlog_http_requests_in_flight": Row("gauge", "requests being answered, streams too"),
+    "threadlog_stream_connections": Row("gauge", "live streams that are open", ("surface",)),
+    "threadlog_stream_resumes_total": Row(
+        "counter",
+        "streams begun: at the head, behind it, or beyond it; `gap` is an alarm",
+        ("outcome",),
+    ),
+    "threadlog_stream_dropped_frames_total": Row(
+        "counter", "frames left out for readers that are too slow", ("kind",)
+    ),
+    "threadlog_stream_closed_total": Row("counter", "streams ended, by why", ("reason",)),
+    "threadlog_quota_rejections_total": Row(
+        "counter", "requests that met a limit of their tenant", ("limit",)
+    ),
     "threadlog_events_appended_total": Row(
         "counter", "events that the log has taken, durable", ("service", "type")
     ),

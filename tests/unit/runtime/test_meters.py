@@ -1,5 +1,7 @@
 """What is counted of appends and of what a service does, and what strangers cannot break."""
 
+from typing import get_args
+
 import pytest
 
 from tests.helpers.events import message, thread_id
@@ -12,6 +14,7 @@ from threadlog.errors import LogUnavailableError, RejectedError, TransientError
 from threadlog.ids import Position
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.service import ServiceMeter
+from threadlog.telemetry.table import MismatchPlace
 
 NOW_MS = 1_790_000_000_000
 
@@ -83,11 +86,12 @@ def test_a_snapshot_that_is_too_new_counts_as_behind_and_one_that_does_not_match
 
 def test_only_a_key_that_disagrees_is_a_tenant_met_elsewhere() -> None:
     metrics, meter = metered()
-    assert samples(metrics)["threadlog_tenant_mismatch_total"] == {("record",): 0}
+    places = {(where,): 0 for where in get_args(MismatchPlace)}
+    assert samples(metrics)["threadlog_tenant_mismatch_total"] == places
     for reason in ("no_envelope", "invalid", "stopped", "failed", "key"):
         meter.dead_letter(reason)
     found = samples(metrics)
-    assert found["threadlog_tenant_mismatch_total"] == {("record",): 1}
+    assert found["threadlog_tenant_mismatch_total"] == places | {("record",): 1}
     assert sum(found["threadlog_dead_letters_total"].values()) == 5
 
 

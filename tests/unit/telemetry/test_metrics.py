@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from threadlog.events.catalog import CATALOG_DIGEST
+from threadlog.telemetry.gateway import HttpMeter
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.table import ROWS, MismatchPlace, Name
 from threadlog.thread.state import FOLD_VERSION
@@ -46,6 +47,14 @@ def moved() -> Metrics:
     metrics.refolded(0.5, 640)
     metrics.dead_letter("projection", "invalid")
     metrics.tenant_mismatch("record")
+    http = HttpMeter(metrics)
+    http.began()
+    http.answered("/v1/info", "GET", 200, 0.01)
+    http.answered("/v1/info", "BREW", 405, 0.01)
+    http.stream_began("cold")
+    http.stream_ended("client")
+    http.frame_dropped("delta")
+    http.rejected("requests")
     metrics.up("kafka", True)
     metrics.up("redis", False)
     return metrics
@@ -63,6 +72,15 @@ def test_every_metric_of_the_table_is_there_and_can_be_moved() -> None:
 @pytest.mark.parametrize(
     ("name", "labels", "value"),
     [
+        ("http_requests_total", ("200", "GET", "/v1/info"), 1),
+        ("http_requests_total", ("405", "other", "/v1/info"), 1),
+        ("http_requests_in_flight", (), -1),
+        ("stream_connections", ("http",), 0),
+        ("stream_resumes_total", ("cold",), 1),
+        ("stream_resumes_total", ("gap",), 0),
+        ("stream_closed_total", ("client",), 1),
+        ("stream_dropped_frames_total", ("delta",), 1),
+        ("quota_rejections_total", ("requests",), 1),
         ("events_appended_total", ("planner", "turn.started"), 2),
         ("event_append_duration_seconds_sum", ("planner",), 0.02),
         ("event_append_errors_total", ("planner", "unavailable"), 1),
@@ -156,8 +174,10 @@ def test_bounds_are_the_tables() -> None:
     text = moved().text().decode()
     names: list[Name] = [name for name, row in ROWS.items() if row.kind == "histogram"]
     for name in names:
-        bounds = re.findall(rf'^{name}_bucket{{.*?le="([^"]+)"', text, re.MULTILINE)
-        assert [float(bound) for bound in bounds] == [*ROWS[name].buckets, float("inf")]
+        found = re.findall(rf'^{name}_bucket{{.*?le="([^"]+)"', text, re.MULTILINE)
+        # A histogram with several children shows them for each.
+        bounds = [float(bound) for bound in dict.fromkeys(found)]
+        assert bounds == [*ROWS[name].buckets, float("inf")]
 
 
 def test_threads_lose_no_count() -> None:
