@@ -31,7 +31,7 @@ CODES: dict[ExitCode, str] = {
     ExitCode.NOT_ALLOWED: "not authenticated, or not allowed",
     ExitCode.NOT_FOUND: "no such thread or event, or there is none yet",
     ExitCode.CONFLICT: "the state moved on, or the request is void",
-    ExitCode.BUDGET: "out of steps or budget",
+    ExitCode.BUDGET: "out of steps, budget or quota",
     ExitCode.DIFFERS: "`topics plan`: something differs from the settings",
     ExitCode.INTERRUPTED: "interrupted: Ctrl-C",
     ExitCode.PIPE_CLOSED: "whoever read the output has gone, as in `| head`",

@@ -20,11 +20,11 @@ from threadlog.adapters.sqlite.members import LockMembers
 from threadlog.adapters.sqlite.snapshots import SqliteSnapshots
 from threadlog.adapters.sqlite.views import SqliteViews
 from threadlog.bootstrap.services import Ports, Services
-from threadlog.client.reading import Reader
 from threadlog.clock import SystemClock
 from threadlog.commands.service import Commands
 from threadlog.errors import ThreadlogError
 from threadlog.ids import LOCAL_TENANT, WorkerId, draw
+from threadlog.queries.reading import Reader
 
 
 def _fail(error: ThreadlogError) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from tests.bench.workload import TEXT, Turn
-from threadlog.client.reading import Reader
 from threadlog.commands.requests import NewMessage, NewThread, ThreadSettings
 from threadlog.commands.service import Commands
 from threadlog.events.content import ModelRef, TextPart
 from threadlog.ids import draw
 from threadlog.ports.tools import Finding, ToolCall, ToolResult, WorkspaceRef
+from threadlog.queries.reading import Reader
 
 SCRIPT = [{"calls": ["read a.txt", "read b.txt"]}, {"text": TEXT}]
 """Two calls first, then the answer."""

@@ -28,7 +28,10 @@ from threadlog.errors import (
 )
 from threadlog.events.envelope import Event
 from threadlog.ids import Position, Seq
-from threadlog.ports.views import Judged, ViewBatch
+from threadlog.ports.views import (
+    Judged,
+    ViewBatch,
+)
 
 KILLS = 60
 PAGE = 4_096

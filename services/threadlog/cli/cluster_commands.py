@@ -11,6 +11,7 @@ from threadlog.cli.options import Entry, JsonFlag, ended, go
 class ServiceChoice(StrEnum):
     """The services that run as processes of their own."""
 
+    GATEWAY = "gateway"
     PLANNER = "planner"
     TOOL_RUNNER = "tool-runner"
     PROJECTION = "projection"
@@ -29,7 +30,7 @@ def _serve(
         ),
     ] = None,
 ) -> None:
-    """Run one service of a cluster: planner, tool-runner or projection.
+    """Run one service of a cluster: gateway, planner, tool-runner or projection.
 
     Any number of each may run; they share the partitions of the log. It needs
     THREADLOG_KAFKA__BOOTSTRAP, THREADLOG_REDIS__URL and THREADLOG_BLOBS__URL. On Ctrl-C or SIGTERM

@@ -11,7 +11,8 @@ import threadlog
 from threadlog.bootstrap.embedded import make_tools
 from threadlog.cli.failures import ExitCode
 from threadlog.cli.reading import open_reader
-from threadlog.cli.running import RunRequest, run
+from threadlog.cli.run_plan import RunRequest
+from threadlog.cli.running import run
 from threadlog.cli.terminal import Screen
 from threadlog.cli.tree import arrange, draw
 from threadlog.errors import RefusedError

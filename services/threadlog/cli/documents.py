@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 
 from threadlog.api.problems import problem_of
 from threadlog.cli.plain import json_plain
-from threadlog.client.reading import TurnResult
 from threadlog.errors import ModelError, ThreadlogError
 from threadlog.events.content import Usage
 from threadlog.ports.tools import Finding
-from threadlog.ports.views import UsageTotals
+from threadlog.ports.usage import UsageTotals
+from threadlog.queries.reading import TurnResult
 from threadlog.thread.state import FOLD_VERSION
 from threadlog.version import VERSION
 

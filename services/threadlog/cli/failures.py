@@ -1,7 +1,7 @@
 """Which exit code a command ends with. Pure.
 
 0 ok, 1 failed, 2 usage, 3 transient, 4 not authenticated or not allowed, 5 not found, 6 conflict or
-void, 7 budget, 9 a difference was found, 130 interrupted, 141 the reader of the output has
+void, 7 quota or budget, 9 a difference was found, 130 interrupted, 141 the reader of the output has
 gone, 143 terminated. Source: SURFACES 2.
 """
 
@@ -12,9 +12,12 @@ from threadlog.errors import (
     CorruptError,
     ModelError,
     NotFoundError,
+    QuotaError,
     RejectedError,
+    ScopeMissingError,
     ThreadlogError,
     TransientError,
+    UnauthenticatedError,
     UsageError,
 )
 
@@ -39,6 +42,9 @@ class ExitCode(IntEnum):
 _FAMILIES: tuple[tuple[type[ThreadlogError], ExitCode], ...] = (
     (UsageError, ExitCode.USAGE),
     (NotFoundError, ExitCode.NOT_FOUND),
+    (UnauthenticatedError, ExitCode.NOT_ALLOWED),
+    (ScopeMissingError, ExitCode.NOT_ALLOWED),
+    (QuotaError, ExitCode.BUDGET),
     (RejectedError, ExitCode.FAILED),
     (ConflictError, ExitCode.CONFLICT),
     (TransientError, ExitCode.TRANSIENT),

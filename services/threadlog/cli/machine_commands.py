@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from threadlog.cli.options import Entry, JsonFlag, Script, ended, go
+from threadlog.cli.options import Entry, JsonFlag, Script, Url, ended, go
 
 
 def _usage(
@@ -20,6 +20,7 @@ def _usage(
     thread: Annotated[
         str | None, typer.Option("--thread", "-t", metavar="THREAD", help="Only of this thread.")
     ] = None,
+    url: Url = None,
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
@@ -27,15 +28,16 @@ def _usage(
 
     Steps, tokens by kind, and the cost where prices are known.
     """
+    from threadlog.cli.remote import settings_at
     from threadlog.cli.terminal import Screen
     from threadlog.cli.usage import parse_groups, usage
     from threadlog.errors import UsageError
-    from threadlog.settings import load_settings
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
     groups, screen = parse_groups(by), Screen()
-    go(usage(load_settings(), screen, groups, thread=thread, is_json=as_json, is_csv=as_csv))
+    settings = settings_at(url, screen)
+    go(usage(settings, screen, groups, thread=thread, is_json=as_json, is_csv=as_csv))
 
 
 def _doctor(as_json: JsonFlag = False) -> None:

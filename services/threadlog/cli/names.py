@@ -2,11 +2,14 @@
 
 import re
 
-from threadlog.client.reading import Reader
 from threadlog.errors import NotFoundError, UsageError
 from threadlog.ids import EventId, Seq, ThreadId, is_uuid
 from threadlog.limits import READ_EVENTS_MAX
-from threadlog.ports.views import StoredEvent, ThreadRow
+from threadlog.ports.views import (
+    StoredEvent,
+    ThreadRow,
+)
+from threadlog.queries.reading import Reader
 
 LAST = "last"
 PREFIX_CHARS_MIN = 6
@@ -74,7 +77,7 @@ async def _by_prefix(reader: Reader, prefix: str) -> ThreadRow:
         found += [row for row in page if row.thread_id.startswith(prefix)]
         if len(page) < READ_EVENTS_MAX:
             break
-        before = page[-1]
+        before = page[-1].place
     if len(found) > 1:
         some = ", ".join(row.thread_id for row in found[:3])
         raise UsageError(f"{prefix} begins {len(found)} threads, give more of it: {some}")

@@ -48,6 +48,8 @@ class Progress:
         if delta.kind != "text" or delta.call_id is not None or not self._screen.follows():
             return
         if delta.n == 0:
+            # It takes the place of what came before of this response.
+            self.end_line()
             self._streamed.clear()
         self._streamed.append(delta.text)
         self._screen.piece(visible(delta.text))

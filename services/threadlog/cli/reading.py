@@ -20,12 +20,15 @@ from threadlog.cli.thread_documents import (
 )
 from threadlog.cli.tree import arrange, draw
 from threadlog.cli.window import Window, window_events
-from threadlog.client.reading import Reader
-from threadlog.errors import NotFoundError
+from threadlog.errors import NotFoundError, ScopeMissingError
 from threadlog.events.codec import to_cloud_event
 from threadlog.ids import EventId, ThreadId
 from threadlog.limits import READ_EVENTS_MAX
-from threadlog.ports.views import StoredEvent, ThreadRow
+from threadlog.ports.views import (
+    StoredEvent,
+    ThreadRow,
+)
+from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
 
 _CAUSES_MAX = 2_000
@@ -41,6 +44,8 @@ async def open_reader(settings: Settings) -> AsyncIterator[Reader]:
         try:
             reader = await stack.enter_async_context(reading(settings))
         except NotFoundError:
+            if settings.url is not None:
+                raise
             raise NotFoundError(f"{NO_THREAD} (no log at {settings.log_file()})") from None
         yield reader
 
@@ -52,7 +57,7 @@ async def ls(
     rows: list[ThreadRow] = []
     if before is not None or has_log(settings):
         async with open_reader(settings) as reader:
-            place = None if before is None else await find_thread(reader, before)
+            place = None if before is None else (await find_thread(reader, before)).place
             rows += await reader.views.threads(reader.tenant, limit=limit + 1, before=place)
     has_more, rows = len(rows) > limit, rows[:limit]
     if is_json:
@@ -74,19 +79,32 @@ async def show(
     async with open_reader(settings) as reader:
         row = await find_thread(reader, name)
         events = await window_events(reader, row, window)
-        voids = len(await reader.views.voids(reader.tenant, row.thread_id, limit=READ_EVENTS_MAX))
+        voids = await _count_voids(reader, row.thread_id)
     if is_json:
         objects = tuple(json.loads(to_cloud_event(e.event, e.seq)) for e in events)
         document = ShowDocument(thread=ThreadDocument.of(row), voids=voids, events=objects)
         screen.data(document.json_line())
         return
     _tell_cut(screen, events)
-    some = f"{voids}{' or more' if voids == READ_EVENTS_MAX else ''}"
-    for line in header(row, some, screen.out):
+    for line in header(row, _some(voids), screen.out):
         screen.data(line)
     screen.data("")
     for line in Page(screen.out).lines(events):
         screen.data(line)
+
+
+async def _count_voids(reader: Reader, thread: ThreadId) -> int | None:
+    """How many events are void; None: whoever asks may not know it."""
+    try:
+        return len(await reader.views.voids(reader.tenant, thread, limit=READ_EVENTS_MAX))
+    except ScopeMissingError:
+        return None
+
+
+def _some(voids: int | None) -> str:
+    if voids is None:
+        return "an unknown number"
+    return f"{voids}{' or more' if voids == READ_EVENTS_MAX else ''}"
 
 
 async def tree(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from threadlog.cli.options import Entry, JsonFlag, Script, ended, go
+from threadlog.cli.options import Entry, JsonFlag, Script, Url, ended, go
 
 
 def _run(  # noqa: PLR0917  # typer calls it by name
@@ -55,6 +55,7 @@ def _run(  # noqa: PLR0917  # typer calls it by name
         float | None,
         typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Cancel the turn after this."),
     ] = None,
+    url: Url = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Send a message and wait for the answer.
@@ -64,12 +65,16 @@ def _run(  # noqa: PLR0917  # typer calls it by name
     The first Ctrl-C cancels the turn, a second one leaves it behind. A turn goes on whoever
     watches: if this process dies, the next command carries it on from the log.
 
-    Exit codes: 0 completed, 1 ended otherwise, 2 wrong use, 3 try again, 5 no such thread,
-    7 out of steps or budget, 130 interrupted.
+    With --url the thread works in the gateway's machine, in a workspace of its own; in a folder
+    of this one only where the gateway is that of `threadlog up` here.
+
+    Exit codes: 0 completed, 1 ended otherwise, 2 wrong use, 3 try again, 4 not allowed,
+    5 no such thread, 7 out of steps, budget or quota, 130 interrupted.
     """
-    from threadlog.cli.running import RunRequest, read_prompt, read_system, run
+    from threadlog.cli.remote import settings_at
+    from threadlog.cli.run_plan import RunRequest
+    from threadlog.cli.running import read_prompt, read_system, run
     from threadlog.cli.terminal import Screen, show_logs
-    from threadlog.settings import load_settings
 
     show_logs()
     request = RunRequest(
@@ -84,7 +89,8 @@ def _run(  # noqa: PLR0917  # typer calls it by name
         timeout_s=timeout,
         is_json=as_json,
     )
-    ended(go(run(load_settings(), request, Screen())).code)
+    screen = Screen()
+    ended(go(run(settings_at(url, screen), request, screen)).code)
 
 
 run = Entry(
@@ -95,5 +101,6 @@ run = Entry(
         "git diff | threadlog run - --system 'review this change'",
         'threadlog run "repair it" --thread last --json',
         'threadlog run "try it out" --workspace ~/project --copy',
+        'threadlog run "what is new?" --url https://threadlog.example.com',
     ),
 )

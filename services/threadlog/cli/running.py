@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from threadlog.bootstrap.embedded import RunOptions, make_tools
+from threadlog.bootstrap.embedded import RunOptions
 from threadlog.bootstrap.link import Link, connected
-from threadlog.bootstrap.models import model_choice
+from threadlog.bootstrap.url_link import UrlLink
 from threadlog.cli.documents import ProblemDocument, RunDocument
 from threadlog.cli.event_text import counted, tokens
 from threadlog.cli.failures import ExitCode, verdict_code
@@ -18,37 +18,19 @@ from threadlog.cli.interrupts import Interrupts
 from threadlog.cli.names import find_thread, short
 from threadlog.cli.plain import one_line, plain
 from threadlog.cli.progress import Progress
+from threadlog.cli.run_plan import RunPlan, RunRequest, plan_here, plan_there
 from threadlog.cli.terminal import Screen
 from threadlog.cli.watching import Watch
-from threadlog.client.reading import TurnResult
-from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
+from threadlog.commands.requests import Accepted, NewMessage, NewThread
 from threadlog.errors import UsageError
-from threadlog.events.content import ModelRef, TextPart
-from threadlog.events.thread import Limits, Workspace
-from threadlog.ids import LOCAL_TENANT, ThreadId, WorkspaceId, draw, new_thread_id
+from threadlog.events.content import TextPart
+from threadlog.events.thread import Workspace
+from threadlog.ids import LOCAL_TENANT, ThreadId, draw, new_thread_id
 from threadlog.limits import MESSAGE_BYTES_MAX
-from threadlog.ports.tools import WorkspaceRef
+from threadlog.queries.reading import TurnResult
 from threadlog.settings import Settings
 
 _PATH_CHARS_MAX = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """What `run` was asked for. `thread` None: a new one; members that are None: the defaults."""
-
-    prompt: str
-    thread: str | None = None
-    workspace: Path | None = None
-    is_copied: bool = False
-    model: str | None = None
-    script: Path | None = None
-    system: str | None = None
-    steps_max: int | None = None
-    timeout_s: float | None = None
-    is_json: bool = False
-    is_hinting: bool = True
-    """Whether the last line says how to look at the thread."""
 
 
 def read_prompt(argument: str | None) -> str:
@@ -117,13 +99,16 @@ async def run(settings: Settings, request: RunRequest, screen: Screen) -> RunEnd
     end: RunEnd | None = None
     with Interrupts() as interrupts:
         try:
-            folder = await _folder(settings, request)
-            configured = await _settings(settings, request, folder)
+            is_here = settings.url is None
+            plan = await plan_here(settings, request) if is_here else None
             options = RunOptions(actor(), request.script)
             async with connected(settings, options, _notice(progress)) as link:
+                if plan is None:
+                    assert isinstance(link, UrlLink), "what a URL is connected by"
+                    plan = await plan_there(link, settings, request)
                 interrupts.turn_begins()
-                message = await _send(link, request, configured, folder)
-                screen.note(_opening(message, configured, folder))
+                message = await _send(link, request, plan)
+                screen.note(_opening(message, plan, settings.url))
                 watch = Watch(link, message, progress, interrupts, request.timeout_s)
                 result = await watch.result()
                 interrupts.turn_ended()
@@ -140,49 +125,9 @@ def _notice(progress: Progress) -> Callable[[str], None]:
     return lambda text: progress.line(f"threadlog: {plain(text)}")
 
 
-async def _folder(settings: Settings, request: RunRequest) -> Path | None:
-    """The folder to work in, checked where the calls run in this process; None: as it is.
-
-    Raises:  RefusedError: no command may work there.
-    """
-    if request.is_copied and request.thread is not None:
-        raise UsageError("--copy makes a workspace for a new thread: leave out --thread")
-    if request.thread is not None and request.workspace is None:
-        return None
-    folder = (request.workspace or Path()).resolve()
-    if not request.is_copied and not settings.is_cluster:
-        ref = WorkspaceRef(WorkspaceId(draw()), LOCAL_TENANT, ThreadId(draw()), folder)
-        await make_tools(settings).prepare(ref)
-    return folder
-
-
-async def _settings(
-    settings: Settings, request: RunRequest, folder: Path | None
-) -> ThreadSettings | None:
-    """The settings that the thread gets; None: it keeps what it has."""
-    model: ModelRef | None = None
-    if request.script is not None and request.model is None:
-        model = ModelRef(provider="scripted", name=request.script.stem or "scripted")
-    elif request.thread is None or request.model is not None:
-        model = await model_choice(settings, request.model, request.script)
-    workspace = None
-    if folder is not None and request.is_copied:
-        workspace = Workspace(kind="managed")
-    elif folder is not None:
-        workspace = Workspace(kind="attached", path=str(folder))
-    chosen = ThreadSettings(
-        model=model,
-        system_prompt=request.system,
-        limits=None if request.steps_max is None else Limits(steps_max=request.steps_max),
-        workspace=workspace,
-    )
-    return None if chosen == ThreadSettings() else chosen
-
-
-async def _send(
-    link: Link, request: RunRequest, configured: ThreadSettings | None, folder: Path | None
-) -> Accepted:
+async def _send(link: Link, request: RunRequest, plan: RunPlan) -> Accepted:
     """The message is in the inbox of its thread."""
+    configured, folder = plan.configured, plan.folder
     if configured is not None and configured.model is not None:
         await link.check_model(configured.model.provider)
     message = NewMessage((TextPart(text=request.prompt),))
@@ -200,8 +145,11 @@ async def _send(
     return await link.commands.create_thread(NewThread(configured, message=message), key=key)
 
 
-def _opening(message: Accepted, configured: ThreadSettings | None, folder: Path | None) -> str:
+def _opening(message: Accepted, plan: RunPlan, url: str | None) -> str:
+    configured, folder = plan.configured, plan.folder
     words = [f"thread {short(message.thread_id)}"]
+    if url is not None:
+        words.append(f"at {url}")
     if configured is not None and configured.model is not None:
         words.append(f"model {configured.model.provider}/{configured.model.name}")
     if folder is not None:

@@ -38,9 +38,6 @@ async def serve_one(
     settings: Settings, screen: Screen, service: str, metrics_port: int | None
 ) -> None:
     """The service ran until Ctrl-C or SIGTERM, and left in order."""
-    from threadlog.bootstrap.serving import PORTS, serve_service
-
-    name = next(known for known in PORTS if known == service)
     if metrics_port is not None:
         metrics = settings.metrics.model_copy(update={"port": metrics_port})
         settings = settings.model_copy(update={"metrics": metrics})
@@ -49,6 +46,14 @@ async def serve_one(
         screen.note(f"threadlog: {plain(text)}")
 
     async def work(stop: asyncio.Event) -> None:
+        if service == "gateway":
+            from threadlog.bootstrap.gateway_service import serve_gateway
+
+            await serve_gateway(settings, notice, stop)
+            return
+        from threadlog.bootstrap.serving import PORTS, serve_service
+
+        name = next(known for known in PORTS if known == service)
         await serve_service(settings, name, notice, stop)
 
     await _until_told(screen, work)

@@ -13,7 +13,10 @@ from threadlog.events.thread import ThreadConfigured
 from threadlog.events.tool import FileChanged, ToolFinished, ToolRequested
 from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.ids import CallId, EventId
-from threadlog.ports.views import StoredEvent, ThreadRow
+from threadlog.ports.views import (
+    StoredEvent,
+    ThreadRow,
+)
 
 _OUTPUT_LINES = 12
 _COMMAND_COLUMNS = 200

@@ -10,12 +10,15 @@ from threadlog.cli.plain import cut, json_plain, one_line
 from threadlog.cli.reading import open_reader
 from threadlog.cli.terminal import Screen
 from threadlog.cli.window import Window, followed
-from threadlog.client.reading import Reader
 from threadlog.events.codec import to_cloud_event
 from threadlog.events.turn import TurnFinished
 from threadlog.ids import EventId
 from threadlog.ports.notify import LiveDelta
-from threadlog.ports.views import StoredEvent, ThreadRow
+from threadlog.ports.views import (
+    StoredEvent,
+    ThreadRow,
+)
+from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
 
 _LOOK_S = 0.5

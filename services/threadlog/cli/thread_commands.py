@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from threadlog.cli.options import Entry, From, JsonFlag, Limit, LinesFlag, Thread, go
+from threadlog.cli.options import Entry, From, JsonFlag, Limit, LinesFlag, Thread, Url, go
 
 _SHOWN = 500
 _TAILED = 50
@@ -18,18 +18,24 @@ def _ls(
         str | None,
         typer.Option("--before", metavar="THREAD", help="Threads less recent than this one."),
     ] = None,
+    url: Url = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List threads, the most recent one first."""
     from threadlog.cli.reading import ls
+    from threadlog.cli.remote import settings_at
     from threadlog.cli.terminal import Screen
-    from threadlog.settings import load_settings
 
-    go(ls(load_settings(), Screen(), limit=limit, before=before, is_json=as_json))
+    screen = Screen()
+    go(ls(settings_at(url, screen), screen, limit=limit, before=before, is_json=as_json))
 
 
 def _show(
-    thread: Thread, first: From = None, limit: Limit = None, as_json: JsonFlag = False
+    thread: Thread,
+    first: From = None,
+    limit: Limit = None,
+    url: Url = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Show what was said and done.
 
@@ -37,15 +43,16 @@ def _show(
     Without --from it is about the newest 500 events.
     """
     from threadlog.cli.reading import show
+    from threadlog.cli.remote import settings_at
     from threadlog.cli.terminal import Screen
     from threadlog.cli.window import Window
-    from threadlog.settings import load_settings
 
     window = Window(first, limit, _SHOWN)
-    go(show(load_settings(), Screen(), thread, window, is_json=as_json))
+    screen = Screen()
+    go(show(settings_at(url, screen), screen, thread, window, is_json=as_json))
 
 
-def _tail(
+def _tail(  # noqa: PLR0917  # typer calls it by name
     thread: Thread,
     first: From = None,
     limit: Limit = None,
@@ -56,6 +63,7 @@ def _tail(
         Literal["turn"] | None,
         typer.Option("--until", help="Follow until the open turn has finished."),
     ] = None,
+    url: Url = None,
     as_json: LinesFlag = False,
 ) -> None:
     """Print events, one a line.
@@ -63,13 +71,14 @@ def _tail(
     A line is: seq, time, type, cause, what it says.
     Without --from it begins with the newest 50. With --json each line is a CloudEvent.
     """
+    from threadlog.cli.remote import settings_at
     from threadlog.cli.tailing import tail
     from threadlog.cli.terminal import Screen
     from threadlog.cli.window import Window
-    from threadlog.settings import load_settings
 
     window = Window(first, limit, _TAILED)
-    settings, screen = load_settings(), Screen()
+    screen = Screen()
+    settings = settings_at(url, screen)
     ends = until is not None
     go(tail(settings, screen, thread, window, is_json=as_json, follow=follow, until_turn=ends))
 
@@ -84,6 +93,7 @@ def _tree(
     ] = None,
     first: From = None,
     limit: Limit = None,
+    url: Url = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Draw the events as a tree of causes.
@@ -93,12 +103,13 @@ def _tree(
     Without --from it is about the newest 500 events.
     """
     from threadlog.cli.reading import tree
+    from threadlog.cli.remote import settings_at
     from threadlog.cli.terminal import Screen
     from threadlog.cli.window import Window
-    from threadlog.settings import load_settings
 
     window = Window(first, limit, _SHOWN)
-    go(tree(load_settings(), Screen(), thread, window, of=of, is_json=as_json))
+    screen = Screen()
+    go(tree(settings_at(url, screen), screen, thread, window, of=of, is_json=as_json))
 
 
 COMMANDS = (

@@ -5,7 +5,8 @@ from typing import Literal
 from pydantic import JsonValue
 
 from threadlog.cli.documents import Amounts, Document
-from threadlog.ports.views import ThreadRow, UsageGroup
+from threadlog.ports.usage import UsageGroup
+from threadlog.ports.views import ThreadRow
 
 
 class ThreadDocument(Document):
@@ -41,10 +42,13 @@ class ThreadsDocument(Document):
 
 
 class ShowDocument(Document):
-    """`thread show --json`: events as structured CloudEvents; `voids` counts what has no seq."""
+    """`thread show --json`: events as structured CloudEvents; `voids` counts what has no seq.
+
+    `voids` null: the key of the gateway may not see them.
+    """
 
     thread: ThreadDocument
-    voids: int
+    voids: int | None
     events: tuple[dict[str, JsonValue], ...]
 
 

@@ -13,7 +13,11 @@ from threadlog.cli.tables import aligned
 from threadlog.cli.terminal import Screen
 from threadlog.cli.thread_documents import UsageDocument, UsageLine
 from threadlog.errors import UsageError
-from threadlog.ports.views import UsageGroup, UsageRow, UsageTotals
+from threadlog.ports.usage import (
+    UsageGroup,
+    UsageRow,
+    UsageTotals,
+)
 from threadlog.settings import Settings
 
 _AMOUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")

@@ -7,13 +7,13 @@ from threadlog.bootstrap.link import Link
 from threadlog.cli.interrupts import Interrupts
 from threadlog.cli.progress import Progress
 from threadlog.cli.window import followed
-from threadlog.client.reading import TurnResult
 from threadlog.commands.requests import Accepted
 from threadlog.errors import ConflictError, CorruptError, ThreadlogError
 from threadlog.events.envelope import Event
 from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.ids import TurnId, draw
 from threadlog.ports.notify import LiveDelta
+from threadlog.queries.reading import TurnResult
 
 _START_S = 5.0
 """How long a cancel waits for the turn that it shall stop."""

@@ -3,10 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from threadlog.client.reading import Reader
 from threadlog.ids import ThreadId
 from threadlog.ports.notify import LiveDelta
-from threadlog.ports.views import StoredEvent, ThreadRow
+from threadlog.ports.views import (
+    StoredEvent,
+    ThreadRow,
+)
+from threadlog.queries.reading import Reader
 
 
 class Window:

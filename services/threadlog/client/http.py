@@ -1,109 +1,120 @@
-"""Commands over HTTP, through the socket of the runtime that holds the file."""
+"""Commands over HTTP, to a gateway or through the socket of the runtime that holds the file.
 
-from pathlib import Path
+202 says that the log has the events; the read that follows says what the fold makes of them. So a
+command ends as it ends in process: with a seq, or with the same error.
+"""
 
-import httpx2
-from pydantic import ValidationError
+import asyncio
 
-from threadlog.api.problems import error_of
-from threadlog.api.threads import (
+from threadlog.api.answers import (
     AcceptedBody,
-    CancelBody,
-    InfoBody,
-    MessageBody,
-    ProblemBody,
-    SettingsBody,
-    ThreadBody,
-    Wire,
+    ThreadAnswer,
+    VerdictBody,
 )
+from threadlog.api.parts import Wire
+from threadlog.api.reports import (
+    InfoBody,
+    ModelsBody,
+)
+from threadlog.api.threads import (
+    CallCancelBody,
+    CancelBody,
+)
+from threadlog.client.bodies import message_body, settings_body, thread_body
+from threadlog.client.connection import Connection, parsed, pause_s, thread_path
+from threadlog.commands.inputs import void_error
 from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
-from threadlog.errors import LockedError, TransientError
-from threadlog.ids import CallId, Position, Seq, ThreadId, TurnId
+from threadlog.errors import ConflictError, LockedError, TransientError
+from threadlog.ids import NO_POSITION, CallId, ThreadId, TurnId, is_uuid
+from threadlog.limits import CLIENT_RETRY_MS, CLIENT_VERDICT_MS
 
-_TIMEOUT_S = 30.0
+_ATTEMPTS_MAX = 4
+"""How often an input that was judged stale is sent again, as in process."""
 
 
 class HttpCommands:
-    """Implements `client.interface.CommandPort`."""
+    """Implements `client.interface.CommandPort`.
 
-    def __init__(self, socket: Path) -> None:
-        transport = httpx2.AsyncHTTPTransport(uds=str(socket))
-        self._http = httpx2.AsyncClient(
-            transport=transport, base_url="http://threadlog", timeout=_TIMEOUT_S
-        )
+    Shapes:  the position of what was accepted is `NO_POSITION`: none ever leaves a gateway.
+    Raises:  LockedError, through a socket: it cannot be reached, and whether it took the request is
+             unknown; the same key may be used again.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     async def create_thread(self, new: NewThread, *, key: str) -> Accepted:
         """A thread exists, with its settings and, where there is one, its first message."""
-        message = None if new.message is None else _message(new.message)
-        body = ThreadBody(settings=_settings(new.settings), title=new.title, message=message)
-        return await self._send("POST", "/v1/threads", body, key)
+        return await self._judged("POST", "/v1/threads", thread_body(new), key)
 
     async def configure(self, thread: ThreadId, settings: ThreadSettings, *, key: str) -> Accepted:
         """The settings are in force from the next step on."""
-        return await self._send("PATCH", f"/v1/threads/{thread}", _settings(settings), key)
+        return await self._judged("PATCH", thread_path(thread), settings_body(settings), key)
 
     async def send_message(self, thread: ThreadId, message: NewMessage, *, key: str) -> Accepted:
         """The message is in the inbox."""
-        return await self._send("POST", f"/v1/threads/{thread}/messages", _message(message), key)
+        path = thread_path(thread, "/messages")
+        return await self._judged("POST", path, message_body(message), key)
 
     async def cancel(
         self, thread: ThreadId, turn: TurnId, call: CallId | None = None, *, key: str
     ) -> Accepted:
-        """The open turn, or one call of it, was told to stop."""
-        body = CancelBody(turn_id=turn, call_id=call)
-        return await self._send("POST", f"/v1/threads/{thread}/cancel", body, key)
+        """The open turn, or one call of it, was told to stop. What waits in the inbox stays."""
+        if call is None:
+            body: Wire = CancelBody(queue="keep", turn_id=turn)
+            return await self._judged("POST", thread_path(thread, "/cancel"), body, key)
+        assert is_uuid(call), "calls have ids of ours"
+        path = thread_path(thread, f"/calls/{call}/cancel")
+        return await self._judged("POST", path, CallCancelBody(turn_id=turn), key)
 
-    async def models(self) -> dict[str, str]:
-        """A hash of the configuration of each provider that the runtime can ask.
+    async def info(self) -> InfoBody:
+        """Who answers, and for whom it takes the caller."""
+        return parsed(InfoBody, await self._connection.get("/v1/info"))
 
-        Raises:  LockedError: it cannot be reached.
-        """
-        try:
-            response = await self._http.get("/v1/info")
-            return dict(InfoBody.model_validate_json(response.content).models)
-        except (httpx2.HTTPError, ValidationError) as error:
-            raise LockedError("the runtime that holds the file does not answer") from error
+    async def models(self) -> ModelsBody:
+        """The models that threads may use."""
+        return parsed(ModelsBody, await self._connection.get("/v1/models"))
 
     async def close(self) -> None:
         """No connection is open."""
-        await self._http.aclose()
+        await self._connection.close()
 
-    async def _send(self, method: str, path: str, body: Wire, key: str) -> Accepted:
-        """The answer of the runtime.
+    async def _judged(self, method: str, path: str, body: Wire, key: str) -> Accepted:
+        """What was sent is in the log and was accepted.
 
-        Raises:  LockedError: it cannot be reached, and whether it took the request is unknown.
+        Raises:  ConflictError: it was void. TransientError: no verdict in time; it is in the log.
         """
+        for _ in range(_ATTEMPTS_MAX):
+            content = await self._connection.send(method, path, body, key)
+            sent = parsed(AcceptedBody, content)
+            verdict = await self._verdict(sent)
+            if verdict.seq is not None:
+                return Accepted(sent.thread_id, verdict.event_id, NO_POSITION, verdict.seq)
+            if verdict.void != "stale":
+                raise void_error(sent.thread_id, verdict.void)
+        raise ConflictError("the thread takes too many inputs at once: try again")
+
+    async def _verdict(self, sent: AcceptedBody) -> VerdictBody:
+        """What the fold says of it, waited for as long as in process."""
+        path, query = thread_path(sent.thread_id), {"receipt": sent.receipt}
+        tries = 0
         try:
-            response = await self._http.request(
-                method,
-                path,
-                content=body.model_dump_json(exclude_none=True),
-                headers={"Idempotency-Key": key, "Content-Type": "application/json"},
-            )
-        except httpx2.HTTPError as error:
-            raise LockedError("the runtime that holds the file does not answer") from error
-        try:
-            if response.is_success:
-                done = AcceptedBody.model_validate_json(response.content)
-                return Accepted(
-                    done.thread_id, done.event_id, Position(int(done.receipt)), Seq(done.seq)
-                )
-            problem = ProblemBody.model_validate_json(response.content)
-        except (ValidationError, ValueError) as error:
-            raise TransientError(f"the runtime answered {response.status_code} oddly") from error
-        raise error_of(problem)
-
-
-def _settings(settings: ThreadSettings) -> SettingsBody:
-    return SettingsBody(
-        model=settings.model,
-        thinking=settings.thinking,
-        system_prompt=settings.system_prompt,
-        tools=settings.tools,
-        limits=settings.limits,
-        workspace=settings.workspace,
-    )
-
-
-def _message(message: NewMessage) -> MessageBody:
-    return MessageBody(content=message.content, delivery=message.delivery)
+            async with asyncio.timeout(CLIENT_VERDICT_MS / 1_000):
+                while True:
+                    try:
+                        found = parsed(ThreadAnswer, await self._connection.get(path, query))
+                    except LockedError:
+                        raise
+                    except TransientError:
+                        tries += 1
+                        await asyncio.sleep(pause_s(tries, CLIENT_RETRY_MS))
+                        continue
+                    if found.receipt is None:
+                        raise TransientError("the gateway answered oddly: no verdict")
+                    return found.receipt
+        except TimeoutError as error:
+            raise TransientError(
+                f"the input is in the log, in thread {sent.thread_id}, but no projection has "
+                f"judged it in {CLIENT_VERDICT_MS / 1_000:.0f} s: do not send it again, look at "
+                "the thread"
+            ) from error

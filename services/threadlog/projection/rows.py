@@ -6,7 +6,14 @@ from threadlog.events.input import MessageReceived
 from threadlog.events.step import ModelAttemptFailed, ModelInterrupted, ModelResponded
 from threadlog.events.thread import ThreadCreated
 from threadlog.ids import Position
-from threadlog.ports.views import ThreadRow, ThreadStatus, UsageFact, UsageTotals
+from threadlog.ports.usage import (
+    UsageFact,
+    UsageTotals,
+)
+from threadlog.ports.views import (
+    ThreadRow,
+    ThreadStatus,
+)
 from threadlog.thread.state import ThreadState, Totals
 from threadlog.thread.transcript import answer_text
 

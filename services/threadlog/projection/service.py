@@ -21,12 +21,12 @@ from threadlog.limits import LANES_MAX, SNAPSHOT_EVERY_EVENTS
 from threadlog.ports.log import KEY_DISAGREES, Log, Record
 from threadlog.ports.notify import Advanced, Notify
 from threadlog.ports.snapshots import Snapshot
+from threadlog.ports.usage import UsageFact
 from threadlog.ports.views import (
     DeadLetter,
     Judged,
     PartitionViews,
     ThreadRow,
-    UsageFact,
     ViewBatch,
 )
 from threadlog.projection.rows import thread_row, title_of, usage_fact

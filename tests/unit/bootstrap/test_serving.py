@@ -10,7 +10,8 @@ import pytest
 
 from tests.helpers.memory_group import Coordinator, MemoryGroup
 from threadlog.bootstrap import serving
-from threadlog.bootstrap.serving import Health, _unless, _until, serve_service
+from threadlog.bootstrap.loop_health import Health
+from threadlog.bootstrap.serving import _unless, _until, serve_service
 from threadlog.clock import ManualClock, SystemClock
 from threadlog.errors import LogUnavailableError
 from threadlog.ids import Partition, Position, WorkerId

@@ -16,7 +16,8 @@ from threadlog.events.step import (
 from threadlog.events.thread import Limits, ThreadConfigured
 from threadlog.events.tool import FileChanged, ToolFinished, ToolReleased, ToolRequested
 from threadlog.ids import LOCAL_TENANT, Position, Seq
-from threadlog.ports.views import ThreadRow, UsageTotals
+from threadlog.ports.usage import UsageTotals
+from threadlog.ports.views import ThreadRow
 
 PAGE = """\
     1 thread.configured  model scripted/demo, workspace /srv/project

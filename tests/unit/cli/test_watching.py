@@ -14,12 +14,12 @@ from threadlog.cli.interrupts import Interrupts
 from threadlog.cli.progress import Progress
 from threadlog.cli.terminal import Screen
 from threadlog.cli.watching import Watch
-from threadlog.client.reading import TurnResult
 from threadlog.commands.requests import Accepted
 from threadlog.errors import ConflictError, CorruptError, LockedError
 from threadlog.ids import EventId, Position, Seq, ThreadId
 from threadlog.ports.notify import LiveDelta
 from threadlog.ports.views import StoredEvent
+from threadlog.queries.reading import TurnResult
 
 MESSAGE = Accepted(thread_id(), EventId(event_id("message")), Position(3), Seq(2))
 RESULT = TurnResult(thread_id(), TURN, Seq(17), "completed", None, "Done.", 2, None)
