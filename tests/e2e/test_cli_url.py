@@ -5,7 +5,7 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class There:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *replies: dict[str, object]) -> Iterator[There]:
+def served(folder: Path, *replies: Mapping[str, object]) -> Iterator[There]:
     """A runtime that answers with these replies, over HTTP."""
     homes = [folder / name for name in ("up", "here")]
     for home in homes:
