@@ -146,18 +146,17 @@ async def test_F82_embedded_a_stop_and_a_kill_in_mid_stream_lose_nothing(up: Up)
 @pytest.mark.timeout(60)
 async def test_F82_F94_embedded_a_stream_ends_with_its_key(up: Up) -> None:
     """(i) Revoked, and expired."""
-    key = await up.key()
+    clock, key = SystemClock(), await up.key()
+    ends_ms = clock.now_ms() + 6_000
+    brief = await up.key("--expires", rfc3339(ends_ms))
 
     async def revoke() -> None:
         child = up.run("keys", "revoke", key.split("_")[2], "--yes")
         assert await asyncio.to_thread(up.children.wait, child) == 0, child.stderr
 
-    say("(i) revoked", await check_ended_key(up.target, key, revoke))
-    clock = SystemClock()
-    ends_ms = clock.now_ms() + 4_000
-    brief = await up.key("--expires", rfc3339(ends_ms))
-
     async def expire() -> None:
         await until(lambda: clock.now_ms() > ends_ms, 10, "it expires")
 
-    say("(i) expired", await check_ended_key(up.target, brief, expire))
+    revoked = check_ended_key(up.target, key, revoke)
+    expired = check_ended_key(up.target, brief, expire)
+    say("(i) seconds, revoked and expired", await asyncio.gather(revoked, expired))

@@ -18,6 +18,7 @@ from tests.helpers.stream_target import Counts, Follower, Json, Target, follow
 
 AHEAD_S = 10.0
 """How long a cursor beyond the head is waited for."""
+HEARTBEAT_S = 15.0
 MARGIN_S = 5.0
 TURN_S = 45.0
 BROKEN = ("abc", "", "1e3", "\u0661", "9" * 30, "-2", "+1", "01", "1.5", "0x1", "null", "1,2")
@@ -266,9 +267,25 @@ async def check_until_turn(target: Target) -> int:
     return ends
 
 
+async def check_quiet(target: Target) -> str:
+    """A stream on which nothing happens: what its head says, when to come back, that it lives."""
+    loop, thread = asyncio.get_running_loop(), await target.create()
+    began_s = loop.time()
+    async with target.stream(thread) as stream:
+        headers = stream.headers
+        assert headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert {"no-cache", "no-transform"} <= set(headers["cache-control"].split(", "))
+        assert headers["x-accel-buffering"] == "no"
+        await stream.comment(HEARTBEAT_S + MARGIN_S + 1.0)
+        assert stream.parser.retry_ms is not None
+        assert 1_000 <= stream.parser.retry_ms <= 3_000
+        assert stream.parser.last_id is None, "nothing but an event has an id"
+    return f"a comment after {loop.time() - began_s:.1f} s"
+
+
 async def check_slow_reader(target: Target) -> Counts:
     """Whoever reads too slowly is told to come back, and has missed nothing then."""
-    thread, follower = await target.create(), Follower(-1)
+    thread, follower = await target.create(), Follower(-1, is_lossy=True)
     async with target.stream(thread, since=-1, receive_bytes=32_768) as stream:
         await talk_at_length(target, thread)
         head = len(await target.log(thread)) - 1
@@ -306,12 +323,14 @@ CHECKS: tuple[tuple[str, Callable[[Target], Awaitable[object]]], ...] = (
 
 
 async def check_all(target: Target, say: Callable[[str, object], None]) -> None:
-    """Every check; what was counted is said. One that waits for long waits beside the others."""
+    """Every check; what was counted is said. Those that wait for long wait beside the others."""
     async with asyncio.TaskGroup() as side_by_side:
         waiting = side_by_side.create_task(check_cursors_ahead(target))
+        quiet = side_by_side.create_task(check_quiet(target))
         for name, check in CHECKS:
             say(name, await check(target))
     say("(d) cursors beyond the head", waiting.result())
+    say("headers, retry, heartbeat", quiet.result())
 
 
 def _print(name: str, figures: object) -> None:

@@ -115,6 +115,13 @@ class SseStream:
         """Everything until the end."""
         return [frame async for frame in self.frames(deadline_s)]
 
+    async def comment(self, deadline_s: float = DEADLINE_S) -> None:
+        """A comment came; the frames before it are not kept."""
+        async with asyncio.timeout(deadline_s):
+            while not self.parser.comments:
+                self.parser.feed(await self._piece(None))
+                assert not self.ended, "it ended without one"
+
     async def _piece(self, bytes_max: int | None) -> bytes:
         """Some bytes of the body; empty at its end."""
         try:

@@ -84,12 +84,12 @@ def delta_frame(delta: LiveDelta) -> DeltaFrame:
     }
     if delta.call_id is not None:
         members["call_id"] = delta.call_id
-    return DeltaFrame(delta, named("delta", members))
+    return DeltaFrame(delta, _named("delta", members))
 
 
 def partial(said: SoFar) -> bytes:
     """The text so far of the open response: pieces 0 to `n` - 1."""
-    return named(
+    return _named(
         "partial",
         {
             "turn_id": said.turn_id,
@@ -104,23 +104,23 @@ def partial(said: SoFar) -> bytes:
 
 def fresh(as_of_seq: int, behind_ms: int) -> FreshFrame:
     """How fresh the views are."""
-    data = named("fresh", {"as_of_seq": as_of_seq, "behind_ms": behind_ms})
+    data = _named("fresh", {"as_of_seq": as_of_seq, "behind_ms": behind_ms})
     return FreshFrame(as_of_seq, data)
 
 
 def end(reason: EndReason) -> bytes:
     """Nothing follows that was asked for."""
-    return named("end", {"reason": reason})
+    return _named("end", {"reason": reason})
 
 
 def reconnect(reason: ReconnectReason) -> bytes:
     """Come back with the last id; nothing is lost."""
-    return named("reconnect", {"reason": reason})
+    return _named("reconnect", {"reason": reason})
 
 
 def problem(body: ProblemBody) -> bytes:
     """It cannot go on, for this reason."""
-    return named("problem", body.model_dump(exclude_none=True))
+    return _named("problem", body.model_dump(exclude_none=True))
 
 
 def retry(milliseconds: int) -> bytes:
@@ -128,6 +128,6 @@ def retry(milliseconds: int) -> bytes:
     return b"retry: %d\n\n" % milliseconds
 
 
-def named(name: str, members: dict[str, object]) -> bytes:
+def _named(name: str, members: dict[str, object]) -> bytes:
     """A frame with a name, in one line of data."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps(members))

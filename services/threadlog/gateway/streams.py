@@ -180,8 +180,8 @@ class _Watch:
     _said: OpenResponse = field(init=False, default_factory=lambda: OpenResponse(None))
     _known: int = field(init=False, default=-1)
     """There are events up to here."""
-    _page: int = field(init=False, default=1)
-    """Events to read at once: about as many as are written at once, whatever their size."""
+    _page: int = field(init=False, default=4)
+    """Events to read at once: about as many as are written at once."""
     _is_live: bool = field(init=False, default=False)
     """The range was sent: what comes now is happening."""
     _is_over: bool = field(init=False, default=False)
@@ -316,14 +316,11 @@ class _Watch:
         """The events behind the last one that was sent, up to `last`, or to the present head."""
         while last is None or self._at < last:
             wanted = self._page if last is None else min(self._page, last - self._at)
-            page = await self._read(self._at + 1, self._at + wanted)
-            pieces = [frames.event_frame(stored) for stored in page]
-            # Somebody who does not read holds this page for as long as that.
-            del page
+            pieces, is_last = _fitting(await self._read(self._at + 1, self._at + wanted), wanted)
             size = sum(len(frame.data) for frame in pieces)
             for frame in pieces:
                 yield self._event(frame)
-            if len(pieces) < wanted:
+            if is_last:
                 return
             fitting = WRITE_PIECE_BYTES * len(pieces) // size
             self._page = max(1, min(fitting, 2 * wanted, _READ_AT_ONCE))
@@ -350,3 +347,18 @@ class _Watch:
             return None
         first = max(0, self._at - _TAIL_EVENTS)
         return self._said.joined(e.event for e in reversed(await self._read(first, self._at)))
+
+
+def _fitting(page: list[StoredEvent], wanted: int) -> tuple[list[EventFrame], bool]:
+    """The first of these as frames, and whether there are no others now.
+
+    Only as many as are written at once: a client that does not read holds them for as long as that.
+    """
+    pieces: list[EventFrame] = []
+    size = 0
+    for stored in page:
+        if size >= WRITE_PIECE_BYTES:
+            return pieces, False
+        pieces.append(frames.event_frame(stored))
+        size += len(pieces[-1].data)
+    return pieces, len(page) < wanted
