@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from tests.helpers.events import LOCAL, thread_id
-from tests.helpers.gateway_world import TOKEN, gateway_ports
+from tests.helpers.gateway_world import TOKEN, asking, gateway_ports
 from tests.helpers.raw_http import loopback
 from tests.helpers.service_world import World
 from tests.helpers.sse_client import SseFrame, SseStream, sse
@@ -254,3 +254,20 @@ async def test_F82_what_is_told_before_a_listener_is_heard_is_part_of_the_text_s
             tell(world, "c", first=2)
             frames += await taken(stream, lambda frame: frame.event == "delta")
         assert shown(frames) == [("partial", 2, "ab"), ("delta", 2, "c")]
+
+
+async def test_who_waits_for_a_cursor_is_told_when_the_gateway_stops() -> None:
+    """It would hold the stop up for all of its grace, and be cut without an answer."""
+    async with World() as world:
+        ports = gateway_ports(world)
+        async with asking(ports) as client:
+            sent = (await client.post("/v1/threads", json={})).json()
+            path = f"/v1/threads/{sent['thread_id']}/stream"
+            params = {"since": 99, "receipt": sent["receipt"]}
+            waiting = asyncio.create_task(client.get(path, params=params))
+            await asyncio.sleep(0)
+            ports.stopping.set()
+            async with asyncio.timeout(5):
+                answer = await waiting
+            assert (answer.status_code, answer.json()["code"]) == (503, "transient")
+            assert "retry-after" in answer.headers

@@ -28,6 +28,7 @@ from threadlog.limits import (
     CLOSE_READ_BYTES,
     HEADER_BYTES_MAX,
     SEND_BUFFER_BYTES,
+    STREAM_WRITE_MS,
     WIRE_EVENTS_MAX,
 )
 
@@ -64,10 +65,13 @@ class GatewayConnection(H11Protocol):
         super().connection_made(transport)
         # Zero: a pause is exactly the time in which something lies here unsent.
         transport.set_write_buffer_limits(high=0)
+        own = transport.get_extra_info("socket")
         with contextlib.suppress(OSError):
-            transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES
-            )
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        if own.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
+            # Behind a network that swallows everything nobody says that the client is gone.
+            with contextlib.suppress(OSError):
+                own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STREAM_WRITE_MS)
         if self.is_stopping:
             self.cut()
         elif self._peers.enter(self):

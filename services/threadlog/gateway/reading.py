@@ -13,6 +13,7 @@ from threadlog.errors import (
     CursorInvalidError,
     CursorUnknownError,
     NotFoundError,
+    TransientError,
     ViewsBehindError,
 )
 from threadlog.gateway.auth import Caller
@@ -81,24 +82,43 @@ async def known_cursor(caller: Caller, found: Found, since: int) -> Found:
     """The thread, whose head has reached `since`; waited for, since another reader may be ahead.
 
     Raises:  CursorUnknownError: it has not, for as long as a read is given.
+             TransientError: this process is to end; another gateway may know.
     """
     thread, tenant = found.row.thread_id, caller.credential.tenant
     if since <= found.row.head:
         return found
+    ports, row = caller.ports, found.row
+    coming = asyncio.ensure_future(_moved(caller, thread, since))
+    stopping = asyncio.ensure_future(ports.stopping.wait())
+    try:
+        await asyncio.wait(
+            {coming, stopping}, timeout=RECEIPT_MS / 1_000, return_when=asyncio.FIRST_COMPLETED
+        )
+        if coming.done():
+            return Found(coming.result(), found.behind_ms, found.verdict)
+        if stopping.done():
+            raise TransientError("this gateway is stopping: connect again")
+        row = await ports.views.thread(tenant, thread) or row
+    finally:
+        for task in (coming, stopping):
+            task.cancel()
+        await asyncio.gather(coming, stopping, return_exceptions=True)
+    raise CursorUnknownError(
+        f"the thread ends at seq {row.head}: begin there, or before it", head_seq=row.head
+    )
+
+
+async def _moved(caller: Caller, thread: ThreadId, since: int) -> ThreadRow:
+    """The thread's row, once its head has reached `since`."""
+    tenant, views = caller.credential.tenant, caller.ports.views
     frames = caller.ports.notify.listen(tenant, thread)
     try:
-        async with asyncio.timeout(RECEIPT_MS / 1_000):
-            row = await caller.ports.views.thread(tenant, thread) or found.row
-            while row.head < since:
-                while not isinstance(await anext(frames), Advanced):
-                    pass
-                row = await caller.ports.views.thread(tenant, thread) or found.row
-            return Found(row, found.behind_ms, found.verdict)
-    except (TimeoutError, StopAsyncIteration):
-        head = found.row.head
-        raise CursorUnknownError(
-            f"the thread ends at seq {head}: begin there, or before it", head_seq=head
-        ) from None
+        while True:
+            row = await views.thread(tenant, thread)
+            if row is not None and row.head >= since:
+                return row
+            while not isinstance(await anext(frames), Advanced):
+                pass
     finally:
         close = getattr(frames, "aclose", None)
         if close is not None:

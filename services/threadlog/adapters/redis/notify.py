@@ -125,15 +125,15 @@ def _commands(told: Sequence[tuple[Keys, Frame]]) -> list[Command]:
     commands: list[Command] = []
     kept: set[str] = set()
     for keys, frame in told:
+        if isinstance(frame, LiveDelta) and frame.call_id is None:
+            # Kept first: who joins in between has it twice, and knows that, not never.
+            name = keys.of_thread("said")
+            if frame.n == 0:
+                commands.append(("SET", name, frames.begun(frame) + frames.piece(frame)))
+            elif frame.n < LIVE_PIECES_MAX:
+                commands.append(("APPEND", name, frames.piece(frame)))
+            kept.add(name)
         commands.append(("PUBLISH", keys.live, encode_frame(frame)))
-        if not isinstance(frame, LiveDelta) or frame.call_id is not None:
-            continue
-        name = keys.of_thread("said")
-        if frame.n == 0:
-            commands.append(("SET", name, frames.begun(frame) + frames.piece(frame)))
-        elif frame.n < LIVE_PIECES_MAX:
-            commands.append(("APPEND", name, frames.piece(frame)))
-        kept.add(name)
     commands += (("PEXPIRE", name, LIVE_KEPT_MS) for name in sorted(kept))
     return commands
 
