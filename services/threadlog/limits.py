@@ -127,6 +127,8 @@ PAGE_BYTES_MAX = 256 * KIB
 """Events of one page, encoded; a page has at least one event, however large."""
 THREADS_SCANNED_MAX = 2_000
 """Threads that a filter looks at for one page."""
+USAGE_LINES_MAX = 10_000
+"""Groups of one usage report over HTTP."""
 WAIT_S_MAX = 60
 """How long an answer may be put off until a turn has ended, seconds."""
 RECEIPT_MS = 10_000

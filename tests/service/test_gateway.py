@@ -333,3 +333,15 @@ async def test_a_receipt_tells_that_another_body_is_in_force(tmp_path: Path) -> 
         assert other.event_id == sent["event_id"]
         answer = await client.get(f"/v1/threads/{thread}", params={"receipt": receipt_text(done)})
         assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_mismatch")
+
+
+async def test_a_report_of_too_many_groups_says_what_to_ask_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("threadlog.gateway.reads.USAGE_LINES_MAX", 1)
+    async with served(tmp_path, DONE) as (client, _):
+        made = [(await ended(client, NEW))["thread_id"] for _ in range(2)]
+        refused = await client.get("/v1/usage", params={"by": "thread"})
+        assert (refused.status_code, "for one thread" in refused.text) == (400, True)
+        assert await got(client, "/v1/usage", by="thread", thread=made[0])
+        assert await got(client, "/v1/usage", by="model")

@@ -38,6 +38,7 @@ from threadlog.limits import (
     PAGE_EVENTS_DEFAULT,
     READ_EVENTS_MAX,
     THREADS_SCANNED_MAX,
+    USAGE_LINES_MAX,
 )
 from threadlog.ports.usage import (
     UsageGroup,
@@ -149,7 +150,8 @@ async def list_messages(
     found = await find(reader, thread, receipt)
     row, ports = found.row, reader.ports
     loader = Loader(ports.views, ports.snapshots)
-    loaded = await loader.load(row.tenant_id, row.thread_id, Position(row.position + 1), exact=True)
+    # It may be ahead of the row: then the answer is as of there.
+    loaded = await loader.load(row.tenant_id, row.thread_id, Position(row.position + 1))
     messages: list[QueuedBody] = []
     size, has_more = 0, False
     for queued in loaded.state.queue:
@@ -171,7 +173,8 @@ async def list_messages(
                 content=[p.model_dump(mode="json") for p in stored.event.body.content],
             )
         )
-    return QueueBody(messages=tuple(messages), has_more=has_more, **_fresh(found))
+    fresh = _fresh(found) | {"as_of_seq": loaded.state.head}
+    return QueueBody(messages=tuple(messages), has_more=has_more, **fresh)
 
 
 async def _event(reader: Caller, thread: ThreadId, seq: int) -> StoredEvent:
@@ -240,6 +243,11 @@ async def get_usage(
     views, tenant = reader.ports.views, reader.credential.tenant
     rows = await views.usage(tenant, groups, only)
     total = next(iter(await views.usage(tenant, (), only)), UsageRow((), UsageTotals()))
+    if len(rows) > USAGE_LINES_MAX:
+        raise RejectedError(
+            f"query.by: {len(rows)} groups, more than {USAGE_LINES_MAX}: ask for coarser ones, or "
+            "for one thread"
+        )
     lines = tuple(
         UsageLineBody(group=dict(zip(groups, row.group, strict=True)), usage=amounts_of(row.totals))
         for row in rows

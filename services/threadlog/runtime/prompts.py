@@ -4,6 +4,7 @@ Pure but for the blobs that `rebuild` loads. A request is logged as its manifest
 accepted events always give the same bytes (DESIGN law 6).
 """
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import get_args
@@ -59,17 +60,25 @@ async def rebuild(accepted: Iterable[Event], claim: Event, model: Renderer, blob
     """The exact bytes of the request that `claim` announced; its manifest has their hash.
 
     Shapes:  `claim` is a `step.started` among `accepted`, the thread's accepted events from seq 0.
+    Effects: folds and renders on another thread: a long history would stop the loop for long.
     Raises:  NotFoundError: `claim` is not among them.
     """
     body = claim.body
     assert isinstance(body, StepStarted)
+    content, state = await asyncio.to_thread(_history, accepted, claim)
+    messages = content.transcript.messages((), body.admits)
+    await content.load(blobs, claim.tenant_id, content.missing(messages))
+    request = model_request(state.config, content, messages)
+    return await asyncio.to_thread(model.render, request)
+
+
+def _history(accepted: Iterable[Event], claim: Event) -> tuple[Content, ThreadState]:
+    """Content and state right before the claim."""
     content, state = Content(), ThreadState(claim.tenant_id, claim.thread_id)
     for event in _before(accepted, claim):
         content.add(event)
         state = fold(state, event)
-    messages = content.transcript.messages((), body.admits)
-    await content.load(blobs, claim.tenant_id, content.missing(messages))
-    return model.render(model_request(state.config, content, messages))
+    return content, state
 
 
 def _before(accepted: Iterable[Event], claim: Event) -> Sequence[Event]:
