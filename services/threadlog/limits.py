@@ -127,6 +127,11 @@ PAGE_BYTES_MAX = 256 * KIB
 """Events of one page, encoded; a page has at least one event, however large."""
 THREADS_SCANNED_MAX = 2_000
 """Threads that a filter looks at for one page."""
+PROMPT_BYTES_MAX = 8 * MIB
+"""A model request that is rebuilt over HTTP; it takes several times that while it is."""
+HELD_BYTES_TENANT_MAX = 64 * MIB
+HELD_BYTES_MAX = 256 * MIB
+"""Large answers (blobs, prompts) that clients have not read yet, in each gateway process."""
 USAGE_LINES_MAX = 10_000
 """Groups of one usage report over HTTP."""
 WAIT_S_MAX = 60
@@ -246,6 +251,8 @@ until a quarter is left."""
 assert INLINE_BYTES_MAX + 64 * KIB < EVENT_BYTES_MAX
 assert OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES < INLINE_BYTES_MAX
 assert COMMAND_BYTES_MAX < MESSAGE_BYTES_MAX
+assert OUTPUT_BYTES_MAX < HELD_BYTES_TENANT_MAX < HELD_BYTES_MAX
+assert 6 * PROMPT_BYTES_MAX < HELD_BYTES_TENANT_MAX
 assert COMMAND_BYTES_MAX < FILE_KEPT_BYTES_MAX <= FILE_BYTES_MAX < SANDBOX_FILE_BYTES_MAX
 assert 2 * FILE_KEPT_BYTES_MAX + READ_WINDOW_BYTES < OUTPUT_BYTES_MAX
 assert READ_WINDOW_BYTES < OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES

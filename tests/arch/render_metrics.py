@@ -26,7 +26,7 @@ LABELS: Final[dict[str, str | object]] = {
     "code": "of HTTP",
     "surface": "`http`",
     "kind": "`delta`",
-    "limit": "`requests` or `streams`",
+    "limit": "`requests`, `streams` or `bytes`",
     "result": "of claims and of snapshots, below",
     "reason": "of appends, dead letters and streams, below",
     "group": "a consumer group, `<prefix>.planner`",

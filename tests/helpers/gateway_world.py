@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
+from starlette.types import ASGIApp
 
 from tests.helpers.events import LOCAL, OTHER
 from tests.helpers.service_world import World
@@ -79,11 +80,11 @@ def gateway_ports(
 
 @asynccontextmanager
 async def asking(
-    ports: GatewayPorts, token: str | None = TOKEN
+    ports: GatewayPorts, token: str | None = TOKEN, *, app: ASGIApp | None = None
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the application, in this process."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    transport = httpx2.ASGITransport(create_app(ports), raise_app_exceptions=False)
+    transport = httpx2.ASGITransport(app or create_app(ports), raise_app_exceptions=False)
     async with httpx2.AsyncClient(
         transport=transport, base_url=BASE, headers=headers, timeout=30
     ) as client:

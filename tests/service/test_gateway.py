@@ -185,7 +185,9 @@ async def test_an_event_of_the_wire_is_the_event_of_the_log(tmp_path: Path) -> N
             assert event_of(line) == (event, seq, None)
 
 
-async def test_F06_a_prompt_is_rebuilt_and_has_the_hash_that_was_logged(tmp_path: Path) -> None:
+async def test_F06_a_prompt_is_rebuilt_and_has_the_hash_that_was_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with served(tmp_path, CALLS, DONE) as (client, _):
         turn = await ended(client, NEW)
         path = f"/v1/threads/{turn['thread_id']}"
@@ -198,6 +200,9 @@ async def test_F06_a_prompt_is_rebuilt_and_has_the_hash_that_was_logged(tmp_path
             said = hashlib.sha256(prompt["request"].encode()).hexdigest()
             assert said == prompt["rebuilt_sha256"]
         assert (await client.get(f"{path}/prompts/0")).status_code == 404
+        monkeypatch.setattr("threadlog.gateway.reads.PROMPT_BYTES_MAX", 10)
+        large = await client.get(f"{path}/prompts/{steps['events'][0]['seq']}")
+        assert (large.status_code, "are rebuilt here" in large.text) == (403, True)
 
 
 async def test_a_long_text_is_a_blob_of_its_tenant(tmp_path: Path) -> None:
@@ -278,7 +283,20 @@ async def test_a_folder_of_the_machine_is_attached_by_its_owner_alone(tmp_path: 
         assert managed.status_code == 202, managed.text
 
 
-@pytest.mark.parametrize("name", ["evil.example", "localhost.evil.example", "[::1", "127.0.0.1.x"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "[::1",
+        "127.0.0.1.x",
+        "evil@localhost",
+        "evil.com:1@localhost:2",
+        "localhost/evil",
+        "localhost#evil.com",
+        "localhost:abc",
+    ],
+)
 async def test_a_name_of_a_stranger_and_a_page_of_one_are_refused(
     tmp_path: Path, name: str
 ) -> None:

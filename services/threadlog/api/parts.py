@@ -29,6 +29,8 @@ class Wire(BaseModel):
 class BlobRefBody(BlobRef, Wire):
     """Content that lies in the blob store of the tenant."""
 
+    media_type: str = Field(max_length=255, pattern=r"^[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*$")
+
 
 class TextPartBody(Wire):
     """Plain text."""
@@ -56,7 +58,7 @@ class FilePartBody(Wire):
     """A file that the sender attached, by reference."""
 
     kind: Literal["file"]
-    name: Name
+    name: Annotated[Name, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
     blob: BlobRefBody
 
     def part(self) -> MessagePart:

@@ -22,6 +22,7 @@ from threadlog.gateway import events, problems, reads, sign_in, streams, threads
 from threadlog.gateway.auth import Caller, caller
 from threadlog.gateway.document import document_of
 from threadlog.gateway.edge import Edge
+from threadlog.gateway.large import Held
 from threadlog.gateway.live import Live
 from threadlog.gateway.ports import LOCAL_KEY_ID, GatewayPorts
 from threadlog.gateway.quota import Requests
@@ -89,6 +90,7 @@ def create_app(ports: GatewayPorts) -> ASGIApp:
     app.state.ports = ports
     app.state.flying = set()
     app.state.streams = Counter()
+    app.state.held = Held()
     app.state.requests = Requests(ports.options.requests_per_minute, ports.clock)
     app.state.live = Live(
         ports.views,

@@ -5,9 +5,9 @@ or refused as any unknown member is. A page of another origin is refused before 
 at, whatever it carries; loopback needs its token like every other address.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -21,6 +21,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine: a gateway on loopback is addressed under no other one, so that a page that
 points its own name there is refused.
 """
+_HOST = re.compile(r"(?:(?P<name>[A-Za-z0-9.-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::[0-9]{1,5})?")
 _NO_CREDENTIAL = "give a key that is valid now: Authorization: Bearer KEY"
 _CLAIMS = ("x-tenant", "x-tenant-id", "x-org-id", "ce-tenantid", "ce_tenantid", "tenant")
 """Headers by which other systems name a tenant."""
@@ -157,7 +158,5 @@ def is_loopback(host: str) -> bool:
 
 def _name_of(host: str) -> str:
     """The name in a Host header, without its port; what is none stays a name of nobody."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found["name"] or found["address"]).lower()

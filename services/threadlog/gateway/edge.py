@@ -7,7 +7,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from threadlog.errors import RefusedError
+from threadlog.errors import NotFoundError, RefusedError
 from threadlog.gateway.auth import check_origin
 from threadlog.gateway.ports import GatewayPorts
 from threadlog.gateway.problems import problem_response
@@ -51,6 +51,11 @@ class Edge:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         options = self._ports.options
+        if b"%" in scope.get("raw_path", b""):
+            # No address of ours has anything to encode: each has one spelling.
+            response = problem_response(Request(scope), NotFoundError("no route"))
+            await response(scope, receive, send)
+            return
         if scope["path"] not in PROBES:
             try:
                 check_origin(_headers(scope), options.origins, options.hosts)

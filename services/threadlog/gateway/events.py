@@ -136,7 +136,8 @@ async def _range(reader: Caller, found: Found, first: int, last: int) -> list[St
 
 async def _voids(reader: Caller, found: Found, page: _Page) -> Response:
     tenant, thread = reader.credential.tenant, found.row.thread_id
-    for stored in await reader.ports.views.voids(tenant, thread, limit=READ_EVENTS_MAX):
+    # One more than fits: so that the page can say that there are others.
+    for stored in await reader.ports.views.voids(tenant, thread, limit=READ_EVENTS_MAX + 1):
         if not page.take(stored):
             break
     return _answer(page, found)

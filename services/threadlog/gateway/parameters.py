@@ -124,6 +124,11 @@ def page_token(place: ThreadPlace, tenant: TenantId, signing_key: bytes) -> str:
     """The token of the page behind this place, for this tenant alone."""
     data = orjson.dumps([place.updated_at, place.position, place.thread_id])
     signed = _signature(data, tenant, signing_key) + data
+    return _spelled(signed)
+
+
+def _spelled(signed: bytes) -> str:
+    """The one spelling of a page token."""
     return base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
 
 
@@ -140,7 +145,9 @@ def place_of(token: str, tenant: TenantId, signing_key: bytes) -> ThreadPlace:
     except binascii.Error:
         raise wrong from None
     signature, data = signed[:_SIGNATURE_BYTES], signed[_SIGNATURE_BYTES:]
-    if not hmac.compare_digest(signature, _signature(data, tenant, signing_key)):
+    if _spelled(signed) != token or not hmac.compare_digest(
+        signature, _signature(data, tenant, signing_key)
+    ):
         raise wrong
     updated_at, position, thread = orjson.loads(data)
     return ThreadPlace(updated_at, Position(position), ThreadId(thread))

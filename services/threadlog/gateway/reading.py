@@ -13,16 +13,16 @@ from threadlog.errors import (
     CursorInvalidError,
     CursorUnknownError,
     NotFoundError,
-    TransientError,
     ViewsBehindError,
 )
 from threadlog.gateway.auth import Caller
 from threadlog.gateway.parameters import receipt_of, thread_id
-from threadlog.ids import Position, ThreadId
+from threadlog.gateway.waiting import unless
+from threadlog.ids import Position, TenantId, ThreadId
 from threadlog.limits import RECEIPT_MS
 from threadlog.ports.notify import Advanced
 from threadlog.ports.usage import UsageTotals
-from threadlog.ports.views import ThreadRow
+from threadlog.ports.views import ThreadRow, Views
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,10 @@ async def reached(caller: Caller, thread: ThreadId, position: Position) -> None:
 
     Raises:  ViewsBehindError: not in the time that a read is given.
     """
+    ports, tenant = caller.ports, caller.credential.tenant
     try:
         async with asyncio.timeout(RECEIPT_MS / 1_000):
-            await caller.ports.views.reached(caller.credential.tenant, thread, position)
+            await unless(ports.stopping, _reached(ports.views, tenant, thread, position))
     except TimeoutError:
         raise ViewsBehindError(
             "the views have not passed the receipt yet: it is in the log, ask again"
@@ -87,25 +88,20 @@ async def known_cursor(caller: Caller, found: Found, since: int) -> Found:
     thread, tenant = found.row.thread_id, caller.credential.tenant
     if since <= found.row.head:
         return found
-    ports, row = caller.ports, found.row
-    coming = asyncio.ensure_future(_moved(caller, thread, since))
-    stopping = asyncio.ensure_future(ports.stopping.wait())
+    ports = caller.ports
     try:
-        await asyncio.wait(
-            {coming, stopping}, timeout=RECEIPT_MS / 1_000, return_when=asyncio.FIRST_COMPLETED
-        )
-        if coming.done():
-            return Found(coming.result(), found.behind_ms, found.verdict)
-        if stopping.done():
-            raise TransientError("this gateway is stopping: connect again")
-        row = await ports.views.thread(tenant, thread) or row
-    finally:
-        for task in (coming, stopping):
-            task.cancel()
-        await asyncio.gather(coming, stopping, return_exceptions=True)
+        async with asyncio.timeout(RECEIPT_MS / 1_000):
+            row = await unless(ports.stopping, _moved(caller, thread, since))
+            return Found(row, found.behind_ms, found.verdict)
+    except TimeoutError:
+        row = await ports.views.thread(tenant, thread) or found.row
     raise CursorUnknownError(
         f"the thread ends at seq {row.head}: begin there, or before it", head_seq=row.head
     )
+
+
+async def _reached(views: Views, tenant: TenantId, thread: ThreadId, position: Position) -> None:
+    await views.reached(tenant, thread, position)
 
 
 async def _moved(caller: Caller, thread: ThreadId, since: int) -> ThreadRow:

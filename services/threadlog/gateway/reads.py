@@ -1,9 +1,10 @@
 """Routes that read threads: lists, one thread, its inbox, its prompts and blobs, its usage."""
 
+import asyncio
 import hashlib
 from typing import Annotated, Any, get_args
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from threadlog.api.answers import (
     Fresh,
@@ -18,10 +19,11 @@ from threadlog.api.reports import (
     UsageBody,
     UsageLineBody,
 )
-from threadlog.errors import ConflictError, NotFoundError, RejectedError
+from threadlog.errors import ConflictError, NotFoundError, RefusedError, RejectedError
 from threadlog.events.input import MessageReceived
-from threadlog.events.step import StepStarted
+from threadlog.events.step import Manifest, StepStarted
 from threadlog.gateway.auth import Caller, caller
+from threadlog.gateway.large import LargeAnswer, reserve
 from threadlog.gateway.parameters import (
     Cursor,
     Number,
@@ -34,8 +36,10 @@ from threadlog.gateway.reading import Found, amounts_of, find, summary_of
 from threadlog.gateway.strict import StrictRoute
 from threadlog.ids import Position, Seq, ThreadId
 from threadlog.limits import (
+    OUTPUT_BYTES_MAX,
     PAGE_BYTES_MAX,
     PAGE_EVENTS_DEFAULT,
+    PROMPT_BYTES_MAX,
     READ_EVENTS_MAX,
     THREADS_SCANNED_MAX,
     USAGE_LINES_MAX,
@@ -66,6 +70,9 @@ _BLOB_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cache-Control": "private, max-age=31536000, immutable",
 }
+_COPIES = 6
+"""How often a request lies in memory while it is rebuilt: parts, body, text, answer."""
+_PROMPT: dict[int | str, dict[str, Any]] = {200: {"model": PromptBody}}
 _BYTES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {}}, "description": "the content"}
 }
@@ -189,10 +196,10 @@ async def _event(reader: Caller, thread: ThreadId, seq: int) -> StoredEvent:
     return page[0]
 
 
-@router.get("/v1/threads/{thread}/prompts/{seq}")
+@router.get("/v1/threads/{thread}/prompts/{seq}", response_class=Response, responses=_PROMPT)
 async def get_prompt(
-    reader: ContentCaller, thread: str, seq: str, receipt: Receipt = None
-) -> PromptBody:
+    request: Request, reader: ContentCaller, thread: str, seq: str, receipt: Receipt = None
+) -> Response:
     """The model request that a `step.started` announced, rebuilt, and compared with its hash."""
     number = seq_of(seq)
     found = await find(reader, thread, receipt)
@@ -203,13 +210,25 @@ async def get_prompt(
     renderer = reader.ports.renderer_named(body.manifest.renderer)
     if renderer is None:
         raise ConflictError("this version cannot render what this request was rendered with")
-    own = reader.ports.reader(reader.credential.tenant)
-    events = [stored.event async for stored in own.events(found.row.thread_id, last=number)]
-    rebuilt = await rebuild(events, claim.event, renderer, reader.ports.blobs)
+    size = body.manifest.request_bytes
+    if size > PROMPT_BYTES_MAX:
+        raise RefusedError(f"the request has {size:,} bytes; {PROMPT_BYTES_MAX:,} are rebuilt here")
+    room = reserve(request, reader, _COPIES * size)
+    try:
+        own = reader.ports.reader(reader.credential.tenant)
+        events = [stored.event async for stored in own.events(found.row.thread_id, last=number)]
+        rebuilt = await rebuild(events, claim.event, renderer, reader.ports.blobs)
+        answer = await asyncio.to_thread(_prompt, number, body.manifest, rebuilt, found)
+        return LargeAnswer(answer, room, "application/json")
+    except BaseException:
+        room.release()
+        raise
+
+
+def _prompt(seq: int, manifest: Manifest, rebuilt: bytes, found: Found) -> bytes:
     rebuilt_sha256 = hashlib.sha256(rebuilt).hexdigest()
-    manifest = body.manifest
-    return PromptBody(
-        seq=number,
+    body = PromptBody(
+        seq=seq,
         renderer=manifest.renderer,
         request_sha256=manifest.request_sha256,
         rebuilt_sha256=rebuilt_sha256,
@@ -217,17 +236,23 @@ async def get_prompt(
         request=rebuilt.decode("utf-8", "replace"),
         **_fresh(found),
     )
+    return body.model_dump_json().encode()
 
 
 @router.get("/v1/threads/{thread}/blobs/{sha256}", response_class=Response, responses=_BYTES)
-async def get_blob(reader: ContentCaller, thread: str, sha256: str) -> Response:
+async def get_blob(request: Request, reader: ContentCaller, thread: str, sha256: str) -> Response:
     """The content of a blob, whole, as bytes that no browser shows."""
     name = sha256_of(sha256)
     await find(reader, thread)
-    content = await reader.ports.blobs.get(reader.credential.tenant, name)
-    if content is None:
-        raise NotFoundError("no blob")
-    return Response(content, 200, _BLOB_HEADERS, "application/octet-stream")
+    room = reserve(request, reader, OUTPUT_BYTES_MAX)
+    try:
+        content = await reader.ports.blobs.get(reader.credential.tenant, name)
+        if content is None:
+            raise NotFoundError("no blob")
+        return LargeAnswer(content, room, "application/octet-stream", _BLOB_HEADERS)
+    except BaseException:
+        room.release()
+        raise
 
 
 @router.get("/v1/usage")

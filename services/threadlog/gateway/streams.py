@@ -167,6 +167,14 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
+class _Leaving(Exception):
+    """The stream must end, and the client is told to come back."""
+
+    def __init__(self, reason: frames.ReconnectReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 @dataclass(slots=True)
 class _Watch:
     """One client's stream of one thread."""
@@ -182,6 +190,7 @@ class _Watch:
     """There are events up to here."""
     _page: int = field(init=False, default=4)
     """Events to read at once: about as many as are written at once."""
+    _ends_s: float = field(init=False, default=0.0)
     _is_live: bool = field(init=False, default=False)
     """The range was sent: what comes now is happening."""
     _is_over: bool = field(init=False, default=False)
@@ -199,6 +208,7 @@ class _Watch:
         """1. listen, 2. read the range, 3. the text so far, 4. what is live."""
         row, wanted = self.found.row, self.wanted
         self._at = wanted.after
+        self._ends_s = asyncio.get_running_loop().time() + STREAM_LIFE_MS / 1_000
         # Not as one wave do all come back after an outage.
         yield frames.retry(random.SystemRandom().randint(*_RETRY_MS))
         try:
@@ -213,6 +223,9 @@ class _Watch:
                 self._is_live = True
                 async for piece in self._follow(feed):
                     yield piece
+        except _Leaving as leaving:
+            self.ended = leaving.reason
+            yield frames.reconnect(leaving.reason)
         except ThreadlogError as error:
             self.ended = "problem"
             yield frames.problem(problem_of(error))
@@ -220,7 +233,6 @@ class _Watch:
     async def _follow(self, feed: Feed) -> AsyncIterator[bytes]:
         """What is live, until there is a reason to end, which is told."""
         loop = asyncio.get_running_loop()
-        ends_s = loop.time() + STREAM_LIFE_MS / 1_000
         beat_s = loop.time() + STREAM_HEARTBEAT_MS / 1_000
         looked_at: int | None = None
         while True:
@@ -239,26 +251,26 @@ class _Watch:
                 return
             if feed.error is not None:
                 raise feed.error
-            reason = self._leaves(feed, is_old=loop.time() > ends_s)
-            if reason is not None:
-                self.ended = reason
-                yield frames.reconnect(reason)
-                return
+            self._check()
+            if feed.is_slow:
+                raise _Leaving("slow_reader")
             if loop.time() > beat_s:
                 yield frames.HEARTBEAT
                 beat_s = loop.time() + STREAM_HEARTBEAT_MS / 1_000
             await self._wait(feed)
 
-    def _leaves(self, feed: Feed, *, is_old: bool) -> frames.ReconnectReason | None:
-        """Why this stream must end now; None: it need not."""
+    def _check(self) -> None:
+        """Nothing, if this stream may go on. Asked while it catches up, too, which may take long.
+
+        Raises:  _Leaving: it must end now.
+        """
         ports = self.reader.ports
         if ports.stopping.is_set():
-            return "shutdown"
+            raise _Leaving("shutdown")
         if not ports.keys.is_valid(self.reader.credential):
-            return "reauthorise"
-        if feed.is_slow:
-            return "slow_reader"
-        return "max_life" if is_old else None
+            raise _Leaving("reauthorise")
+        if asyncio.get_running_loop().time() > self._ends_s:
+            raise _Leaving("max_life")
 
     async def _wait(self, feed: Feed) -> None:
         """Something has come, or it is time to look whether the key is still valid."""
@@ -315,6 +327,7 @@ class _Watch:
     async def _range(self, last: int | None) -> AsyncIterator[bytes]:
         """The events behind the last one that was sent, up to `last`, or to the present head."""
         while last is None or self._at < last:
+            self._check()
             wanted = self._page if last is None else min(self._page, last - self._at)
             pieces, is_last = _fitting(await self._read(self._at + 1, self._at + wanted), wanted)
             size = sum(len(frame.data) for frame in pieces)

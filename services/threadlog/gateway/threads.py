@@ -40,6 +40,7 @@ from threadlog.gateway.auth import Caller, caller
 from threadlog.gateway.parameters import Number, idempotency_key, receipt_text, thread_id
 from threadlog.gateway.ports import LOCAL_KEY_ID, GatewayPorts
 from threadlog.gateway.strict import StrictRoute
+from threadlog.gateway.waiting import unless
 from threadlog.ids import CallId, ThreadId, TurnId, is_uuid, new_thread_id
 from threadlog.limits import WAIT_S_MAX
 from threadlog.queries.reading import TurnResult
@@ -231,20 +232,23 @@ async def _result(writer: Caller, done: Appended, wait_s: int) -> TurnResult | N
 
     Raises:  ConflictError: the message was void.
     """
-    tenant, views = writer.credential.tenant, writer.ports.views
-    reader = writer.ports.reader(tenant)
     try:
         async with asyncio.timeout(wait_s):
-            await views.reached(tenant, done.thread_id, done.position)
-            stored = await views.find(tenant, done.thread_id, done.event_id)
-            if stored is None:
-                return None
-            check_intent(stored, done.intent)
-            seq = accepted_of(stored).seq
-            return await reader.turn_result(done.thread_id, done.event_id, seq)
+            return await unless(writer.ports.stopping, _ended(writer, done))
     except (TimeoutError, TransientError):
         # It is in the log: that its end cannot be seen from here takes nothing back.
         return None
+
+
+async def _ended(writer: Caller, done: Appended) -> TurnResult | None:
+    tenant, views = writer.credential.tenant, writer.ports.views
+    await views.reached(tenant, done.thread_id, done.position)
+    stored = await views.find(tenant, done.thread_id, done.event_id)
+    if stored is None:
+        return None
+    check_intent(stored, done.intent)
+    seq = accepted_of(stored).seq
+    return await writer.ports.reader(tenant).turn_result(done.thread_id, done.event_id, seq)
 
 
 def _json(text: str, status: int, headers: dict[str, str]) -> Response:
