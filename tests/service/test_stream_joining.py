@@ -26,7 +26,7 @@ from tests.helpers.thread_events import (
 from threadlog.adapters.memory.notify import MemoryNotify
 from threadlog.gateway.app import create_app
 from threadlog.gateway.server import GatewayServer
-from threadlog.ids import Seq, TenantId, ThreadId
+from threadlog.ids import Seq, TenantId, ThreadId, TurnId
 from threadlog.ports.notify import Frame, LiveDelta, Notify, SoFar
 from threadlog.ports.views import StoredEvent, ThreadRow, Views
 
@@ -81,6 +81,29 @@ class LandingViews:
         if first == self.head + 1 and limit <= 4 and not self.is_seen.is_set():
             await self.world.go(step_started())
             await self.is_seen.wait()
+        return found
+
+
+@dataclass
+class TellingViews:
+    """Views that are slow to answer: what is told of a response comes before they have."""
+
+    world: World
+    is_telling: bool = False
+
+    async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        return await self.world.views.thread(tenant, thread)
+
+    async def events(
+        self, tenant: TenantId, thread: ThreadId, *, first: Seq, last: Seq, limit: int
+    ) -> Sequence[StoredEvent]:
+        views = self.world.views
+        found = await views.events(tenant, thread, first=first, last=last, limit=limit)
+        if self.is_telling and found:
+            self.is_telling = False
+            tell(self.world, "a", "b", attempt=(turn_of(self.world.state()).turn_id, 1, 1))
+            for _ in range(10):
+                await asyncio.sleep(0)
         return found
 
 
@@ -172,11 +195,14 @@ def shown(frames: Sequence[SseFrame]) -> list[Any]:
     return told
 
 
-def tell(world: World, *pieces: str, first: int = 0) -> None:
-    """These pieces of the open step's response are told."""
+def tell(
+    world: World, *pieces: str, first: int = 0, attempt: tuple[TurnId, int, int] | None = None
+) -> None:
+    """These pieces of the open step's response are told, or of this attempt's."""
     turn = turn_of(world.state())
+    turn_id, step, number = attempt or (turn.turn_id, turn.step.number, turn.step.attempt)
     for n, text in enumerate(pieces, first):
-        delta = LiveDelta(turn.turn_id, turn.step.number, turn.step.attempt, n, "text", text)
+        delta = LiveDelta(turn_id, step, number, n, "text", text)
         world.notify.publish(LOCAL, thread_id(), delta)
 
 
@@ -271,3 +297,18 @@ async def test_who_waits_for_a_cursor_is_told_when_the_gateway_stops() -> None:
                 answer = await waiting
             assert (answer.status_code, answer.json()["code"]) == (503, "transient")
             assert "retry-after" in answer.headers
+
+
+async def test_F82_pieces_that_came_while_events_were_read_stand_before_the_whole() -> None:
+    """Else the text that a client has grown is not the one that the response ends with."""
+    async with World() as world:
+        await world.go(*OPENED, step_started())
+        head = await settled(world)
+        views = TellingViews(world)
+        async with gateway(world, views=views) as at, joined(at, head) as stream:
+            for _ in range(2):  # of the range, and of what is live
+                await taken(stream, lambda frame: frame.event == "fresh")
+            views.is_telling = True
+            await world.go(responded())
+            frames = await taken(stream, lambda frame: not frame.event)
+        assert shown(frames) == [("delta", 0, "a"), ("delta", 1, "b"), head + 1]

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from threadlog.errors import ThreadlogError, TransientError
@@ -21,6 +21,7 @@ from threadlog.gateway.frames import (
     fresh,
 )
 from threadlog.gateway.freshness import Freshness
+from threadlog.gateway.so_far import CLOSING
 from threadlog.ids import Seq, TenantId, ThreadId
 from threadlog.limits import (
     STREAM_BYTES_MAX,
@@ -28,6 +29,7 @@ from threadlog.limits import (
     STREAM_FRESH_MS,
     STREAM_LOST_MS,
 )
+from threadlog.ports.notify import Frame as Heard
 from threadlog.ports.notify import LiveDelta, Notify
 from threadlog.ports.views import Reads
 
@@ -152,13 +154,6 @@ class Live:
                 if self._threads.get(key) is watched:
                     del self._threads[key]
 
-    async def aclose(self) -> None:
-        """Nobody is followed any more."""
-        tasks = [watched.following for watched in self._threads.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     async def _follow(self, key: Key, feeds: set[Feed], heard: asyncio.Event) -> None:
         """Whatever comes is offered to every feed; an error of ours ends them all."""
         failure: ThreadlogError = TransientError("the thread is not followed any more: come back")
@@ -166,38 +161,15 @@ class Live:
             await _Following(self, key, feeds).run(heard)
         except ThreadlogError as error:
             failure = error
+        except Exception:  # noqa: BLE001  # the edge of a task that nobody waits for
+            _log.exception("following a thread broke off")
         finally:
             for feed in list(feeds):
                 feed.fail(failure)
 
-    async def frames(
-        self, key: Key, heard: asyncio.Event
-    ) -> AsyncGenerator[LiveDelta | None, None]:
-        """Deltas, and None whenever there may be something new, at the latest after a silence.
-
-        Effects: `heard` is set when nothing is missed any more, before the first None.
-        """
-        listening = self._notify.listen(*key)
-        coming: asyncio.Future[object] | None = None
-        try:
-            await _until_heard(listening)
-            heard.set()
-            yield None
-            while True:
-                coming = coming or asyncio.ensure_future(_next(listening))
-                done, _ = await asyncio.wait({coming}, timeout=self._look_s)
-                if not done:
-                    yield None
-                    continue
-                frame, coming = coming.result(), None
-                yield frame if isinstance(frame, LiveDelta) else None
-        finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.gather(coming, return_exceptions=True)
-            close = getattr(listening, "aclose", None)
-            if close is not None:
-                await close()
+    def listen(self, key: Key) -> AsyncIterator[Heard]:
+        """What is told of the thread from now on."""
+        return self._notify.listen(*key)
 
     async def behind_ms(self, key: Key) -> int:
         """How far the views of the thread are behind."""
@@ -208,6 +180,11 @@ class Live:
         """Where events are read."""
         return self._views
 
+    @property
+    def look_s(self) -> float:
+        """How long nothing may be told before it looks by itself."""
+        return self._look_s
+
 
 async def _until_heard(listening: object) -> None:
     """A listener that has to be heard elsewhere first is, or that takes too long."""
@@ -216,10 +193,6 @@ async def _until_heard(listening: object) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HEARD_S):
                 await confirmed()
-
-
-async def _next(frames: AsyncIterator[object]) -> object:
-    return await anext(frames)
 
 
 class _Following:
@@ -233,18 +206,53 @@ class _Following:
         self._told: tuple[int, int] | None = None
         self._told_s = float("-inf")
         self._lost_since_s: float | None = None
+        self._moved = asyncio.Event()
+        self._pieces: list[LiveDelta] = []
+        self._is_looking = False
 
     async def run(self, heard: asyncio.Event) -> None:
-        """Until it is cancelled, or the views are away for too long."""
-        frames = self._live.frames(self._key, heard)
+        """Until it is cancelled, or the views are away for too long.
+
+        Effects: `heard` is set when nothing is missed any more, before the first look.
+        """
+        listening = self._live.listen(self._key)
+        hearing: asyncio.Task[None] | None = None
         try:
-            async for frame in frames:
-                if frame is not None:
-                    self._offer(delta_frame(frame))
-                    continue
+            await _until_heard(listening)
+            heard.set()
+            hearing = asyncio.create_task(self._hear(listening))
+            while not hearing.done():
+                self._moved.clear()
                 await self._patiently(self._look)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._live.look_s):
+                        await self._moved.wait()
+            hearing.result()
         finally:
-            await frames.aclose()
+            if hearing is not None:
+                hearing.cancel()
+                await asyncio.gather(hearing, return_exceptions=True)
+            close = getattr(listening, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _hear(self, listening: AsyncIterator[Heard]) -> None:
+        """Pieces are offered as they come; while events are read they wait for their place."""
+        try:
+            async for frame in listening:
+                if isinstance(frame, LiveDelta):
+                    self._pieces.append(frame)
+                    if not self._is_looking:
+                        self._offer_pieces()
+                else:
+                    self._moved.set()
+        finally:
+            self._moved.set()
+
+    def _offer_pieces(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        for piece in pieces:
+            self._offer(delta_frame(piece))
 
     async def _patiently(self, look: Callable[[], Awaitable[None]]) -> None:
         """What cannot be read now is read later; not for ever.
@@ -266,6 +274,15 @@ class _Following:
 
     async def _look(self) -> None:
         """New events are offered, in order, then how fresh they are."""
+        self._is_looking = True
+        try:
+            await self._read()
+        finally:
+            self._is_looking = False
+            self._offer_pieces()
+        await self._tell()
+
+    async def _read(self) -> None:
         tenant, thread = self._key
         if self._head is None:
             row = await self._live.views.thread(tenant, thread)
@@ -280,11 +297,13 @@ class _Following:
             )
             for stored in page:
                 frame = event_frame(stored)
+                if isinstance(stored.event.body, CLOSING):
+                    # What was told of a response was told before it was whole.
+                    self._offer_pieces()
                 self._head = frame.seq
                 self._offer(frame)
             if len(page) < _READ_AT_ONCE:
                 break
-        await self._tell()
 
     async def _tell(self) -> None:
         """`fresh`, when it has changed, at most once a second."""

@@ -13,7 +13,8 @@ from threadlog.gateway import frames
 from threadlog.gateway.frames import Attempt
 from threadlog.ports.notify import LiveDelta, SoFar
 
-_CLOSING = (ModelResponded, ModelAttemptFailed, ModelInterrupted, StepReleased)
+CLOSING = (ModelResponded, ModelAttemptFailed, ModelInterrupted, StepReleased)
+"""What ends a response: nothing more is told of it."""
 
 
 class OpenResponse:
@@ -44,7 +45,7 @@ class OpenResponse:
                 return None
             if claimed is not None:
                 return self._shown()
-            is_closed = is_closed or isinstance(event.body, _CLOSING)
+            is_closed = is_closed or isinstance(event.body, CLOSING)
         return None
 
     def began(self, attempt: Attempt) -> bytes | None:
