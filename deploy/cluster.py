@@ -64,6 +64,7 @@ def up() -> None:
             "THREADLOG_KAFKA__PARTITIONS": str(PARTITIONS),
             "THREADLOG_REDIS__URL": f"redis://{HOST}:{redis_port}/0",
             "THREADLOG_BLOBS__URL": (CLUSTER / "blobs").as_uri(),
+            "THREADLOG_GATEWAY__KEYS_FILE": str(CLUSTER / "keys.json"),
         }
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
         (CLUSTER / "env").write_text("".join(lines))

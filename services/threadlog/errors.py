@@ -8,6 +8,7 @@
     |   +-- NotFoundError        no such thread, blob or event
     |   +-- MismatchError        an idempotency key was used before with another body
     |   +-- RefusedError         the environment does not allow it: sandbox, lock, folder
+    |   +-- DeniedError          whoever asks may not have it, whatever the credential
     |   +-- UnauthenticatedError no credential, or none that is valid
     |   +-- ScopeMissingError    the credential does not allow it
     |   +-- CursorInvalidError   a cursor, page token or receipt that none of ours wrote
@@ -19,6 +20,7 @@
     |   +-- TurnOpenError        `reject` delivery while a turn is open
     |   +-- VoidError            the appended event was judged void by the fold
     |   +-- LateError            the claim's time to start had passed: nothing was started
+    |   +-- ThreadNewerError     a newer version stopped the thread: upgrade
     |   +-- InFlightError        a request with the same idempotency key is being answered
     +-- TransientError           may work later; what was appended is unknown
     |   +-- LogUnavailableError  the log cannot take appends now
@@ -70,6 +72,12 @@ class RefusedError(RejectedError):
     """The environment does not allow it: no sandbox, a foreign folder, a newer file."""
 
     code = "refused"
+
+
+class DeniedError(RejectedError):
+    """Whoever asks may not have it: another page's origin, another model, a folder of a machine."""
+
+    code = "denied"
 
 
 class UnauthenticatedError(RejectedError):
@@ -141,6 +149,12 @@ class LateError(ConflictError):
     """The claim's time to start had passed: nothing was started."""
 
     code = "late"
+
+
+class ThreadNewerError(ConflictError):
+    """A critical event of a newer version has stopped the thread: read on with that version."""
+
+    code = "thread_newer"
 
 
 class InFlightError(ConflictError):

@@ -146,7 +146,6 @@ STREAM_LIFE_MS = 3_600_000
 STREAM_AUTH_MS = 5_000
 """How often a stream asks whether its key is still valid."""
 STREAM_FRESH_MS = 1_000
-READY_MS = 2_000
 STREAM_LOST_MS = 30_000
 """How long a stream bears with views that do not answer, before it ends with a problem."""
 

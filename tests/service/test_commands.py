@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64encode
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.helpers.thread_events import (
 )
 from tests.helpers.wire_validators import validate_completions, validate_messages
 from threadlog.adapters.model_api import anthropic_wire, openai_wire
-from threadlog.commands.requests import NewMessage, NewThread, ThreadSettings
+from threadlog.commands.requests import Accepted, NewMessage, NewThread, ThreadSettings
 from threadlog.commands.service import Commands
 from threadlog.errors import (
     ConflictError,
@@ -29,6 +30,8 @@ from threadlog.errors import (
     RejectedError,
     TransientError,
     TurnOpenError,
+    ViewsBehindError,
+    ViewsRebuildingError,
     VoidError,
 )
 from threadlog.events.content import BlobRef, FilePart, ImagePart, TextPart
@@ -37,6 +40,7 @@ from threadlog.events.thread import ThreadConfigured
 from threadlog.ids import TenantId, ThreadId, TurnId, derive
 from threadlog.limits import INLINE_BYTES_MAX, INPUT_WINDOW
 from threadlog.ports.log import Log
+from threadlog.ports.views import Views
 
 HELLO = NewMessage((TextPart(text="hello"),))
 MORE = NewMessage((TextPart(text="more"),), delivery="reject")
@@ -231,6 +235,60 @@ async def test_an_input_that_was_looked_up_too_long_ago_is_looked_up_again() -> 
         done = await sending
         assert world.told() == ["message.received!stale", "message.received"]
         assert done.seq == world.state(thread).head
+
+
+async def test_a_submitted_input_that_was_judged_stale_is_looked_up_again() -> None:
+    """202 must not hide that an input was void: it is sent again with the head of now."""
+    async with World() as world:
+        thread = await new_thread(world)
+        log = FaultyLog(world.log)
+        log.faults.append("slow")
+        submitted = commands(world, log).submitted
+        sending = asyncio.create_task(submitted.send_message(thread, HELLO, key="m"))
+        await world.until(lambda: log.asked)
+        await world.go(*(configured(key=str(n)) for n in range(INPUT_WINDOW + 1)), thread=thread)
+        log.hurry()
+        done = await sending
+        assert world.told() == ["message.received!stale", "message.received"]
+        assert isinstance(done, Accepted)
+        assert done.seq == world.state(thread).head
+
+
+class _Losing:
+    """Views that answer until an input was appended, and are away then."""
+
+    def __init__(self, world: World) -> None:
+        self._views = world.views
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._views, name)
+
+    async def reached(self, *_: object) -> None:
+        raise ViewsRebuildingError("the views are away")
+
+
+async def test_F03_what_is_in_the_log_is_accepted_though_nobody_can_judge_it() -> None:
+    """Else a client without a key would send it a second time."""
+    async with World() as world:
+        thread = await new_thread(world)
+        world.mark()
+        losing = Commands(
+            world.log,
+            cast(Views, _Losing(world)),
+            world.blobs,
+            world.clock,
+            tenant=LOCAL,
+            actor="user:ann",
+        )
+        settings = ThreadSettings(thinking="low")
+        done = await losing.submitted.configure(thread, settings, key="c")
+        assert not isinstance(done, Accepted)
+        assert world.told() == ["thread.configured"]
+        # Where it may be judged stale, the caller is told that nobody knows.
+        others = (configured(key=str(n)) for n in range(INPUT_WINDOW + 1))
+        await world.log.append([other(world.state(thread)) for other in others])
+        with pytest.raises(ViewsBehindError):
+            await losing.submitted.send_message(thread, HELLO, key="m")
 
 
 async def test_settings_are_in_force_from_the_next_step_on() -> None:

@@ -23,7 +23,7 @@ from threadlog.commands.requests import Appended
 from threadlog.events.content import TextPart
 from threadlog.gateway.app import create_app
 from threadlog.gateway.parameters import receipt_text
-from threadlog.ids import Seq, ThreadId
+from threadlog.ids import Position, Seq, ThreadId
 from threadlog.settings import Settings
 
 CALLS = {"text": "I look.", "calls": ["echo one", "echo two"]}
@@ -267,7 +267,7 @@ async def test_who_answers_and_what_may_be_asked(tmp_path: Path) -> None:
         assert models["any"] is False
         foreign = {"settings": {"model": {"provider": "openai", "name": "x"}}}
         refused = await client.post("/v1/threads", json=foreign)
-        assert (refused.status_code, refused.json()["code"]) == (403, "refused")
+        assert (refused.status_code, refused.json()["code"]) == (403, "denied")
 
 
 async def test_a_folder_of_the_machine_is_attached_by_its_owner_alone(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ async def test_a_folder_of_the_machine_is_attached_by_its_owner_alone(tmp_path: 
         key = keys.create(LOCAL, "robot", ("threads:write",), None)[1]
         headers = {"Authorization": f"Bearer {key}"}
         refused = await client.post("/v1/threads", json=attached, headers=headers)
-        assert (refused.status_code, refused.json()["code"]) == (403, "refused")
+        assert (refused.status_code, refused.json()["code"]) == (403, "denied")
         managed = await client.post("/v1/threads", json=NEW, headers=headers)
         assert managed.status_code == 202, managed.text
 
@@ -303,7 +303,7 @@ async def test_a_name_of_a_stranger_and_a_page_of_one_are_refused(
     async with served(tmp_path, DONE) as (client, _):
         for headers in ({"Host": name}, {"Origin": f"http://{name}"}):
             refused = await client.get("/v1/info", headers=headers)
-            assert (refused.status_code, refused.json()["code"]) == (403, "refused")
+            assert (refused.status_code, refused.json()["code"]) == (403, "denied")
         for headers in ({"Host": "127.0.0.1:8080"}, {"Origin": BASE}, {"Host": "[::1]:1"}):
             assert (await client.get("/v1/info", headers=headers)).status_code == 200
 
@@ -363,3 +363,66 @@ async def test_a_report_of_too_many_groups_says_what_to_ask_instead(
         assert (refused.status_code, "for one thread" in refused.text) == (400, True)
         assert await got(client, "/v1/usage", by="thread", thread=made[0])
         assert await got(client, "/v1/usage", by="model")
+
+
+async def test_a_wait_ends_with_the_turn_of_its_message_whatever_follows(tmp_path: Path) -> None:
+    """The thread goes on with the next message; this one has its answer."""
+    async with served(tmp_path, DONE, SLOW) as (client, _):
+        first = asyncio.create_task(client.post("/v1/threads", json=NEW, params={"wait": 30}))
+        path = ""
+        async with asyncio.timeout(20):
+            while not path:
+                threads = (await got(client, "/v1/threads"))["threads"]
+                path = f"/v1/threads/{threads[0]['thread_id']}" if threads else ""
+                await asyncio.sleep(0)
+            more = {"content": "more", "delivery": "next_turn"}
+            assert (await client.post(f"{path}/messages", json=more)).status_code == 202
+            answer = await first
+        assert (answer.status_code, answer.json()["answer"]) == (200, "all is well")
+
+
+async def test_who_may_only_write_does_not_wait_for_what_is_written(tmp_path: Path) -> None:
+    async with served(tmp_path, DONE) as (client, runtime):
+        keys = open_keys(Settings(data_dir=tmp_path), runtime.services.ports.clock)
+        key = keys.create(LOCAL, "writer", ("threads:write",), None)[1]
+        headers = {"Authorization": f"Bearer {key}"}
+        refused = await client.post("/v1/threads", json=NEW, params={"wait": 5}, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
+        taken = await client.post("/v1/threads", json=NEW, headers=headers)
+        assert taken.status_code == 202
+
+
+async def test_every_write_says_where_its_thread_is(tmp_path: Path) -> None:
+    async with served(tmp_path, SLOW) as (client, _):
+        sent = await client.post("/v1/threads", json=NEW)
+        where = f"/v1/threads/{sent.json()['thread_id']}"
+        async with asyncio.timeout(20):
+            while (await got(client, where, receipt=sent.json()["receipt"]))["open_turn"] is None:
+                await asyncio.sleep(0.01)
+        changed = await client.patch(where, json={"thinking": "low"})
+        stopped = await client.post(f"{where}/cancel", json={"queue": "keep"})
+        for answer in (sent, changed, stopped):
+            assert (answer.status_code, answer.headers["location"]) == (202, where)
+
+
+async def test_a_log_that_does_not_answer_holds_up_no_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, DONE) as (client, runtime):
+        turn = await ended(client, NEW)
+        path = f"/v1/threads/{turn['thread_id']}"
+        assert (await got(client, path))["behind_ms"] == 0
+        asked = asyncio.Event()
+
+        async def never() -> Position:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        monkeypatch.setattr("threadlog.gateway.freshness._SAMPLE_MS", 0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runtime.services.ports.log, "end", never)
+            async with asyncio.timeout(5):
+                behind = [(await got(client, path))["behind_ms"] for _ in range(20)]
+            assert asked.is_set()
+            assert behind == sorted(behind), "what is not known grows"

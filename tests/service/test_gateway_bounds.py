@@ -113,7 +113,6 @@ async def test_a_stop_does_not_wait_for_a_receipt() -> None:
 async def test_large_answers_that_nobody_has_read_are_bounded_for_each_tenant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("threadlog.gateway.reads.OUTPUT_BYTES_MAX", 1_000)
     monkeypatch.setattr("threadlog.gateway.large.HELD_BYTES_TENANT_MAX", 1_500)
     async with World() as world:
         ports = gateway_ports(world)
@@ -129,7 +128,7 @@ async def test_large_answers_that_nobody_has_read_are_bounded_for_each_tenant(
                 assert (await client.get(blob)).content == b"y" * 900
                 assert (await client.get(f"{path}/blobs/{'0' * 64}")).status_code == 404
             assert (held.total, dict(held.by_tenant)) == (0, {}), "all room was given back"
-            held.add(LOCAL, 600)
+            held.add(LOCAL, 700)
             refused = await client.get(blob)
             assert (refused.status_code, refused.json()["limit"]) == (429, "bytes")
             assert "retry-after" in refused.headers

@@ -167,7 +167,7 @@ async def test_F94_a_page_of_another_origin_is_refused_whatever_it_carries(
             answer = await client.request(method, target, json=body, headers=headers)
             if status == 403:
                 problem = problem_in(answer.status_code, answer.headers, answer.content)
-                assert problem["code"] == "refused"
+                assert problem["code"] == "denied"
             else:
                 assert answer.status_code in (200, 202)
         assert (await world.log.end() == 0) == (status == 403)

@@ -2,6 +2,7 @@
 
 import hashlib
 import sqlite3
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.helpers.thread_events import (
     step_started,
     turn_started,
 )
+from threadlog.events.envelope import Event
 from threadlog.events.step import ModelResponded, StepStarted
 from threadlog.events.tool import Effect, ToolFinished, ToolStarted
 from threadlog.ids import Position, ThreadId, WorkerId, derive
@@ -185,9 +187,14 @@ async def test_law_6_a_step_costs_the_same_at_any_age_and_its_request_is_made_ag
         manifests = [c.body.manifest for c in claims if isinstance(c.body, StepStarted)]
         assert manifests[-1].request_bytes > manifests[0].request_bytes * 4, "the requests grew"
         for claim, manifest in zip(claims, manifests, strict=True):
-            again = await rebuild(accepted, claim, model, runtime.services.ports.blobs)
+            again = await rebuild(each_of(accepted), claim, model, runtime.services.ports.blobs)
             assert hashlib.sha256(again).hexdigest() == manifest.request_sha256
             assert len(again) == manifest.request_bytes
+
+
+async def each_of(events: list[Event]) -> AsyncIterator[Event]:
+    for event in events:
+        yield event
 
 
 async def test_law_10_no_body_path_or_header_says_a_tenant() -> None:

@@ -73,11 +73,17 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
     "cursor_invalid": Problem(400, "Invalid cursor", "a cursor, page token or receipt of nobody"),
     "unauthenticated": Problem(401, "Not authenticated", "no key, or none that is valid"),
     "scope_missing": Problem(403, "Not allowed", "the key is valid and lacks the scope named"),
-    "refused": Problem(403, "Refused", "this gateway or machine does not allow it"),
+    "denied": Problem(403, "Not allowed", "the gateway does not allow it, whatever the key"),
+    "refused": Problem(
+        503, "Not available", "the gateway must not serve it as things are: see its log"
+    ),
     "not_found": Problem(404, "Not found", "absent, or another tenant's: the answer is the same"),
     "method_not_allowed": Problem(405, "Method not allowed", "the path takes another method"),
     "body_timeout": Problem(408, "Too slow", "the request did not arrive in time"),
     "turn_open": Problem(409, "A turn is open", "`reject` met an open turn or a queued message"),
+    "thread_newer": Problem(
+        409, "Newer thread", "a newer version stopped the thread: upgrade this one"
+    ),
     "idempotency_in_flight": Problem(
         409, "In flight", "a request with this key is being answered", retryable=True
     ),

@@ -18,7 +18,7 @@ from threadlog.clock import SystemClock
 from threadlog.commands.service import Commands
 from threadlog.errors import ThreadlogError
 from threadlog.ids import LOCAL_TENANT
-from threadlog.ports.blobs import Blobs
+from threadlog.ports.blobs import SizedBlobs
 from threadlog.ports.log import LogIdentity
 from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
@@ -39,7 +39,7 @@ class Cluster:
     views: RedisViews
     snapshots: RedisSnapshots
     notify: RedisNotify
-    blobs: Blobs
+    blobs: SizedBlobs
     clock: SystemClock
 
     def commands(self, actor: str) -> Commands:

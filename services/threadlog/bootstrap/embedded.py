@@ -29,6 +29,7 @@ from threadlog.bootstrap.models import (
     MissingModel,
     close_models,
     fingerprints,
+    known_model,
     load_models,
     load_prices,
 )
@@ -37,6 +38,7 @@ from threadlog.bootstrap.sockets import listen, socket_path
 from threadlog.clock import SystemClock, rfc3339
 from threadlog.commands.service import Commands
 from threadlog.errors import LogFileError, RefusedError, ThreadlogError, UsageError
+from threadlog.events.content import ModelRef
 from threadlog.faults import POINTS, arm
 from threadlog.ids import LOCAL_TENANT, ThreadId, WorkerId, WorkspaceId, derive, draw
 from threadlog.limits import DRAIN_TIMEOUT_MS
@@ -64,7 +66,8 @@ class RunOptions:
 class Place:
     """Where requests of others come in, who then acts, and what is closed in the end.
 
-    Shapes:  `token` is what they must know. `models`: a hash of each provider's configuration.
+    Shapes:  `token` is what they must know. `models`: a hash of each provider's configuration;
+             `model`: of a thread that names none.
     """
 
     settings: Settings
@@ -73,6 +76,7 @@ class Place:
     token: str
     actor: str
     models: Mapping[str, str]
+    model: ModelRef | None
     stack: contextlib.ExitStack
 
 
@@ -169,7 +173,8 @@ class Runtime:
             raise
         services = _services(file, instance, models, tools, prices)
         holder = replace(holder, socket=str(address), token_file=str(secret))
-        place = Place(settings, holder, address, token, options.actor, hashes, stack)
+        model = known_model(settings, options.script)
+        place = Place(settings, holder, address, token, options.actor, hashes, model, stack)
         runtime = cls(lock, file, services, place)
         if settings.sandbox == "off":
             notice("warning: THREADLOG_SANDBOX=off, commands run WITHOUT a sandbox, as this user")
@@ -207,7 +212,7 @@ class Runtime:
         self._server = gateway.serve_embedded(
             at.settings,
             self.services.ports,
-            gateway.LocalUser(at.token, at.actor),
+            gateway.LocalUser(at.token, at.actor, at.model),
             at.models,
             [self._listener],
         )
@@ -215,6 +220,11 @@ class Runtime:
     async def serve_loopback(self) -> str:
         """The gateway is served on loopback, too, for who has the token; its address."""
         gateway = await asyncio.to_thread(importlib.import_module, "threadlog.bootstrap.gateway")
+        if self._at.settings.gateway.host not in gateway.LOOPBACK:
+            raise UsageError(
+                "up serves this machine alone: unset THREADLOG_GATEWAY__HOST, or run a cluster "
+                "with threadlog serve gateway"
+            )
         listener = gateway.tcp_listener(self._at.settings, is_choosy=False)
         self._at.stack.callback(listener.close)
         address: str = gateway.address_of(listener)
@@ -291,6 +301,8 @@ async def serve(
     runtime = await Runtime.start(settings, options, notice)
     try:
         address = await runtime.serve_loopback()
+        if settings.gateway.port is None and not address.endswith(":8080"):
+            notice("port 8080 is taken: another one is used; THREADLOG_GATEWAY__PORT names one")
         notice(f"ready: {settings.log_file()}")
         notice(f"HTTP on {address}, for who knows the token in {token_path(settings.log_file())}")
         failed = asyncio.create_task(runtime.services.failed())

@@ -17,6 +17,7 @@ from threadlog.adapters.model_api.renderers import renderer_named
 from threadlog.api.reports import ModelEntry
 from threadlog.bootstrap.services import Ports
 from threadlog.errors import RefusedError, ThreadlogError
+from threadlog.events.content import ModelRef
 from threadlog.gateway.app import create_app
 from threadlog.gateway.auth import LOOPBACK
 from threadlog.gateway.freshness import Freshness
@@ -32,10 +33,13 @@ API_PORT = 8080
 
 @dataclass(frozen=True, slots=True)
 class LocalUser:
-    """Who runs the file's runtime: the token that stands for this person, and who acts."""
+    """Who runs the file's runtime: the token that stands for this person, who acts, and with which
+    model a thread begins that names none.
+    """
 
     token: str
     actor: str
+    model: ModelRef | None = None
 
 
 def serve_embedded(
@@ -73,7 +77,7 @@ def embedded_ports(
         keys=LocalKeys(user.token, local_credential(LOCAL_KEY_ID, user.actor), others),
         freshness=Freshness(ends, home, ports.clock),
         renderer_named=renderer_named,
-        options=gateway_options(settings, fingerprints, is_local=True),
+        options=gateway_options(settings, fingerprints, is_local=True, model=user.model),
         signing_key=lambda: others.signing_key() or fallback,
         stopping=asyncio.Event(),
     )
@@ -84,17 +88,17 @@ def gateway_options(
     fingerprints: Mapping[str, str],
     *,
     is_local: bool,
+    model: ModelRef | None,
     look_s: float | None = None,
 ) -> GatewayOptions:
     """What the operator decided."""
     gateway = settings.gateway
     allowed = tuple(map(_entry, gateway.models))
-    named = settings.model
-    default = None if named is None or "/" not in named else _entry(named)
+    default = None if model is None else ModelEntry(provider=model.provider, name=model.name)
     if default is None and len(allowed) == 1:
         default = allowed[0]
     is_loopback = gateway.host in LOOPBACK
-    hosts = (*gateway.hosts, *LOOPBACK, "threadlog") if is_loopback or gateway.hosts else ()
+    hosts = (*gateway.hosts, *LOOPBACK) if is_loopback or gateway.hosts else ()
     return GatewayOptions(
         version=VERSION,
         origins=gateway.origins,

@@ -6,8 +6,10 @@ connection is taken any more, streams are told to connect elsewhere, what was ta
 
 import asyncio
 import gc
+import logging
 import resource
 import secrets
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 
 from threadlog.adapters.kafka.topics import KafkaTopics
@@ -25,7 +27,8 @@ from threadlog.bootstrap.gateway import (
 from threadlog.bootstrap.log_watch import LogWatch
 from threadlog.bootstrap.loop_health import Health
 from threadlog.bootstrap.metered import MeteredAppender
-from threadlog.errors import TransientError
+from threadlog.bootstrap.models import known_model
+from threadlog.errors import ThreadlogError, TransientError
 from threadlog.gateway.freshness import Freshness
 from threadlog.gateway.ports import GatewayPorts
 from threadlog.ids import Partition, Position, TenantId, ThreadId, draw, partition_of
@@ -35,6 +38,7 @@ from threadlog.telemetry.gateway import HttpMeter
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.server import MetricsServer
 
+_log = logging.getLogger("threadlog.gateway")
 SERVICE = "gateway"
 METRICS_PORT = 9101
 _SAMPLE_S = 1.0
@@ -62,14 +66,16 @@ async def serve_gateway(settings: Settings, notice: Notice, stop: asyncio.Event)
         health = Health(cluster.clock)
         pages = _pages(settings, metrics, health)
         stack.callback(pages.close)
-        for work in (_sample(cluster, metrics, health, ports), save_uses(keys)):
+        stack.push_async_callback(keys.save_uses)
+        for work in (_beat(health, ports), _sample(cluster, metrics), save_uses(keys)):
             task = asyncio.create_task(work)
             stack.callback(task.cancel)
         server = serve_app(ports, [listener])
         stack.push_async_callback(server.stop)
         host, port = pages.address
+        has_keys = bool(keys.records())
         notice(f"gateway on {address_of(listener)}; metrics on {host}:{port}")
-        if not keys.records():
+        if not has_keys:
             notice(f"no key yet in {settings.keys_file()}: threadlog keys create --name NAME")
         gc.freeze()
         failure = await _until(stop, LogWatch(KafkaTopics(cluster.config), cluster.identity))
@@ -97,13 +103,6 @@ def _ports(settings: Settings, cluster: Cluster, metrics: Metrics, keys: KeysFil
     def home(tenant: TenantId, thread: ThreadId) -> Partition:
         return partition_of(f"{tenant}/{thread}", cluster.identity.partitions)
 
-    async def is_ready() -> str | None:
-        try:
-            await ends(Partition(0))
-        except TransientError as error:
-            return str(error)
-        return None
-
     fallback = secrets.token_bytes(32)
     return GatewayPorts(
         log=MeteredAppender(log, metrics, "gateway", cluster.clock),
@@ -113,12 +112,13 @@ def _ports(settings: Settings, cluster: Cluster, metrics: Metrics, keys: KeysFil
         notify=cluster.notify,
         clock=cluster.clock,
         keys=keys,
-        freshness=Freshness(ends, home, cluster.clock),
+        freshness=Freshness(ends, home, cluster.clock, cluster.identity.partitions),
         renderer_named=renderer_named,
-        options=gateway_options(settings, {}, is_local=False, look_s=_LOOK_S),
+        options=gateway_options(
+            settings, {}, is_local=False, model=known_model(settings, None), look_s=_LOOK_S
+        ),
         signing_key=lambda: keys.signing_key() or fallback,
         stopping=asyncio.Event(),
-        is_ready=is_ready,
         meter=HttpMeter(metrics),
     )
 
@@ -134,22 +134,31 @@ def _pages(settings: Settings, metrics: Metrics, health: Health) -> MetricsServe
     )
 
 
-async def _sample(cluster: Cluster, metrics: Metrics, health: Health, ports: GatewayPorts) -> None:
-    """What operators watch is measured once a second."""
+async def _beat(health: Health, ports: GatewayPorts) -> None:
+    """The loop runs. Whether others answer says nothing of that."""
     while True:
         health.beat("stopping" if ports.stopping.is_set() else None)
         await asyncio.sleep(_SAMPLE_S)
-        has_kafka = has_redis = True
-        try:
-            await cluster.log.end_of(Partition(0))
-        except TransientError:
-            has_kafka = False
-        try:
-            await cluster.views.partition(Partition(0)).watermark()
-        except TransientError:
-            has_redis = False
-        metrics.up("kafka", has_kafka)
-        metrics.up("redis", has_redis)
+
+
+async def _sample(cluster: Cluster, metrics: Metrics) -> None:
+    """What operators watch is measured about once a second."""
+    partition = Partition(0)
+    while True:
+        await asyncio.sleep(_SAMPLE_S)
+        metrics.up("kafka", await _answers(cluster.log.end_of(partition)))
+        metrics.up("redis", await _answers(cluster.views.partition(partition).watermark()))
+
+
+async def _answers(asked: Awaitable[object]) -> bool:
+    try:
+        await asked
+    except TransientError:
+        return False
+    except ThreadlogError as error:
+        _log.error("%s", error)
+        return False
+    return True
 
 
 async def _until(stop: asyncio.Event, watch: LogWatch) -> Exception | None:

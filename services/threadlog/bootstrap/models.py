@@ -154,6 +154,22 @@ async def model_choice(settings: Settings, flag: str | None, script: Path | None
     return ModelRef(provider=provider, name=found.model or await _only_name(provider, found))
 
 
+def known_model(settings: Settings, script: Path | None) -> ModelRef | None:
+    """The model of a new thread, as far as it is known without asking a server; None: it is not."""
+    named, remotes = settings.model, _configured()
+    if named is not None:
+        provider, slash, name = named.partition("/")
+        is_whole = slash and provider in PROVIDERS and name
+        return ModelRef(provider=provider, name=name) if is_whole else None
+    script = script or settings.scripted.script
+    if script is not None and not remotes:
+        return ModelRef(provider=SCRIPTED, name=script.stem or SCRIPTED)
+    if script is None and len(remotes) == 1:
+        [(provider, found)] = remotes.items()
+        return None if found.model is None else ModelRef(provider=provider, name=found.model)
+    return None
+
+
 def _configured() -> dict[str, _Found]:
     """The providers with an address that can be asked from here, by name."""
     found = {provider: remote.settings() for provider, remote in _REMOTES.items()}

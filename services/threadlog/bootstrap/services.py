@@ -11,7 +11,7 @@ from threadlog.ids import Position, ThreadId, WorkerId
 from threadlog.limits import DRAIN_TIMEOUT_MS
 from threadlog.planner.prices import NO_PRICES, Prices
 from threadlog.planner.service import Planner, PlannerPorts
-from threadlog.ports.blobs import Blobs
+from threadlog.ports.blobs import SizedBlobs
 from threadlog.ports.log import Log
 from threadlog.ports.members import Members
 from threadlog.ports.model import Model
@@ -43,7 +43,7 @@ class Ports:
     views: Views
     partition: PartitionViews
     snapshots: Snapshots
-    blobs: Blobs
+    blobs: SizedBlobs
     notify: Notify
     members: Members
     clock: Clock

@@ -10,6 +10,7 @@ from enum import IntEnum
 from threadlog.errors import (
     ConflictError,
     CorruptError,
+    DeniedError,
     ModelError,
     NotFoundError,
     QuotaError,
@@ -44,6 +45,7 @@ _FAMILIES: tuple[tuple[type[ThreadlogError], ExitCode], ...] = (
     (NotFoundError, ExitCode.NOT_FOUND),
     (UnauthenticatedError, ExitCode.NOT_ALLOWED),
     (ScopeMissingError, ExitCode.NOT_ALLOWED),
+    (DeniedError, ExitCode.NOT_ALLOWED),
     (QuotaError, ExitCode.BUDGET),
     (RejectedError, ExitCode.FAILED),
     (ConflictError, ExitCode.CONFLICT),

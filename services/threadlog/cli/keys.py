@@ -109,6 +109,7 @@ def create(
         screen.data(key)
     ends = "does not end by itself" if expires_at_ms is None else f"ends {rfc3339(expires_at_ms)}"
     screen.note(f"key {record.id}, {name} of {owner}, may {' '.join(record.scopes)}; it {ends}")
+    screen.note(f"it is in {settings.keys_file()}, which the gateways must read")
     screen.note("it is shown this once: keep it where your secrets are; only its hash is stored")
 
 

@@ -202,6 +202,10 @@ class Connection:
             error = error_of(ProblemBody.model_validate_json(content))
         except ValidationError:
             return TransientError(f"{self._name} answers {response.status_code} oddly")
+        if isinstance(error, UnauthenticatedError) and not self._is_socket:
+            return UnauthenticatedError(
+                f"{self._name} does not take the key in THREADLOG_KEY: it is none, or it has ended"
+            )
         if isinstance(error, QuotaError):
             error.retry_after_s = round(_retry_after_s(response)) or error.retry_after_s
         return error

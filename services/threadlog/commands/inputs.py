@@ -7,7 +7,7 @@ copy and it is found then. What was accepted under the id answers, if it asked f
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from threadlog.commands.requests import Accepted, Appended
 from threadlog.errors import (
@@ -17,6 +17,7 @@ from threadlog.errors import (
     NotFoundError,
     TransientError,
     TurnOpenError,
+    ViewsBehindError,
     VoidError,
 )
 from threadlog.events.envelope import Event
@@ -32,6 +33,8 @@ JUDGED_S = 30.0
 """How long a command waits for the views to judge what it appended."""
 VERDICT_S = 1.0
 """How long the gateway waits for a verdict that its caller should know; then 202 says less."""
+FAR_S = 5.0
+"""How long it waits where the input may be judged stale, which 202 must not hide."""
 OTHER_BODY = "this idempotency key was used with another body: use a new key"
 INTENT_BYTES = 9
 """With position and id a receipt has 33 bytes, which base64 spells in one way alone."""
@@ -87,9 +90,9 @@ class Inputs:
     async def durable(self, given: Input) -> Appended:
         """The input is in the log; it was accepted, or nothing is known against it.
 
-        Effects: waits for the verdict, for `VERDICT_S`, where its caller should know; for as long
-                 as `judged` does, where the views are so far behind that it may be judged stale.
-        Raises:  as `judged`.
+        Effects: waits for the verdict, for `VERDICT_S`, where its caller should know; for `FAR_S`,
+                 where the views may be so far behind that it is judged stale.
+        Raises:  ConflictError: it was void. ViewsBehindError: it may be, and nobody knows yet.
         """
         events = given.make(given.head)
         try:
@@ -103,21 +106,24 @@ class Inputs:
             return known
         receipts = await self._log.append(events)
         last = receipts[-1]
+        done = Appended(given.thread, last.event_id, last.position, intent=intent_of(events[-1]))
         is_far = given.created is None and last.position - given.seen_at > INPUT_WINDOW
         if not (given.needs_verdict or is_far):
-            return Appended(
-                given.thread, last.event_id, last.position, intent=intent_of(events[-1])
-            )
+            return done
         try:
-            async with asyncio.timeout(JUDGED_S if is_far else VERDICT_S):
+            async with asyncio.timeout(FAR_S if is_far else VERDICT_S):
                 accepted = await self._verdict(given.thread, events, receipts)
-        except TimeoutError:
-            return Appended(
-                given.thread, last.event_id, last.position, intent=intent_of(events[-1])
-            )
-        if accepted is None:
-            return await self.judged(given)
-        return accepted
+        except (TimeoutError, TransientError):
+            if not is_far:
+                # It is in the log: that nobody can judge it now takes nothing back.
+                return done
+            raise ViewsBehindError(
+                f"the views are behind: the input is in the log, in thread {given.thread}, and "
+                "whether it counts is not known yet; repeat it with the same key"
+            ) from None
+        if accepted is not None:
+            return accepted
+        return await self.judged(replace(given, head=await self._head(given.thread)))
 
     async def _known(
         self, given: Input, events: Sequence[Event], *, is_again: bool
@@ -154,9 +160,11 @@ class Inputs:
                 f"{JUDGED_S:.0f} s: do not send it again, see that one runs, look at the thread"
             ) from error
         judged = await self._found(thread, last.event_id)
+        if judged.void == "stale":
+            return None
         if judged.void == "repeat" or judged.position < receipts[0].position:
             return await self._repeated(thread, events)
-        return None if judged.void == "stale" else accepted_of(judged)
+        return accepted_of(judged)
 
     async def _repeated(self, thread: ThreadId, events: Sequence[Event]) -> Accepted:
         """What was accepted before under these ids, if it was the same."""

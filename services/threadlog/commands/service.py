@@ -18,7 +18,7 @@ from threadlog.commands.requests import (
     NewThread,
     ThreadSettings,
 )
-from threadlog.errors import NotFoundError, RejectedError, TurnOpenError
+from threadlog.errors import NotFoundError, RejectedError, ThreadNewerError, TurnOpenError
 from threadlog.events.envelope import Event
 from threadlog.events.input import CancelRequested
 from threadlog.ids import NO_SEQ, CallId, Seq, TenantId, ThreadId, TurnId, new_thread_id
@@ -187,6 +187,8 @@ class Submissions:
         row = await self._views.thread(self._tenant, thread)
         if row is None:
             raise NotFoundError(f"no thread {thread}")
+        if row.status == "halted":
+            raise ThreadNewerError("a newer version stopped the thread: upgrade this one")
         return row
 
 

@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from threadlog.api.keys import Credential, Scope
-from threadlog.errors import QuotaError, RefusedError, ScopeMissingError, UnauthenticatedError
+from threadlog.errors import DeniedError, QuotaError, ScopeMissingError, UnauthenticatedError
 from threadlog.gateway.ports import GatewayPorts
 
 COOKIE = "threadlog_key"
@@ -136,11 +136,11 @@ def check_origin(
 ) -> None:
     """Nothing, if no page of a stranger asks, under no name of a stranger.
 
-    Raises:  RefusedError: the origin is none of `origins`, or the gateway is not called so.
+    Raises:  DeniedError: the origin is none of `origins`, or the gateway is not called so.
     """
     named = headers.get("host", [])
     if len(named) != 1 or (hosts and _name_of(named[0]) not in hosts):
-        raise RefusedError(
+        raise DeniedError(
             "this gateway does not answer under that name: see THREADLOG_GATEWAY__HOSTS"
         )
     given = headers.get("origin", [])
@@ -148,12 +148,7 @@ def check_origin(
         return
     own = {f"{scheme}://{named[0]}" for scheme in ("http", "https")} if hosts else set()
     if len(given) > 1 or given[0] not in {*origins, *own}:
-        raise RefusedError("pages of that origin are not allowed: see THREADLOG_GATEWAY__ORIGINS")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a Host header names this machine."""
-    return _name_of(host) in LOOPBACK
+        raise DeniedError("pages of that origin are not allowed: see THREADLOG_GATEWAY__ORIGINS")
 
 
 def _name_of(host: str) -> str:

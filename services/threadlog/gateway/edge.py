@@ -7,7 +7,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from threadlog.errors import NotFoundError, RefusedError
+from threadlog.errors import DeniedError, NotFoundError
 from threadlog.gateway.auth import check_origin
 from threadlog.gateway.ports import GatewayPorts
 from threadlog.gateway.problems import problem_response
@@ -59,7 +59,7 @@ class Edge:
         if scope["path"] not in PROBES:
             try:
                 check_origin(_headers(scope), options.origins, options.hosts)
-            except RefusedError as error:
+            except DeniedError as error:
                 response = problem_response(Request(scope), error)
                 await response(scope, receive, send)
                 return

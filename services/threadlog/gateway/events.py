@@ -1,7 +1,7 @@
 """The events of a thread, page by page; their payloads are the bytes that lie in the log."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -22,7 +22,7 @@ from threadlog.limits import PAGE_BYTES_MAX, PAGE_EVENTS_DEFAULT, READ_EVENTS_MA
 from threadlog.ports.views import StoredEvent
 
 router = APIRouter(route_class=StrictRoute)
-_READ_AT_ONCE = 64
+_READ_AT_FIRST, _READ_AT_ONCE = 8, 64
 _SCANNED_MAX = 4 * READ_EVENTS_MAX
 """Events that a filter by type looks at for one page."""
 _TYPES = re.compile(r"[a-z][a-z0-9_.]{0,63}(,[a-z][a-z0-9_.]{0,63}){0,31}")
@@ -109,22 +109,33 @@ async def _fill(page: _Page, events: AsyncIterator[StoredEvent]) -> None:
 
 async def _ascending(reader: Caller, found: Found, first: int) -> AsyncIterator[StoredEvent]:
     head = found.row.head
+    count = _READ_AT_FIRST
     while first <= head:
-        stored = await _range(reader, found, first, min(head, first + _READ_AT_ONCE - 1))
+        stored = await _range(reader, found, first, min(head, first + count - 1))
         for each in stored:
             yield each
         if not stored:
             return
         first += len(stored)
+        count = _fitting(stored)
 
 
 async def _descending(reader: Caller, found: Found, before: int) -> AsyncIterator[StoredEvent]:
     last = min(before, found.row.head + 1) - 1
+    count = _READ_AT_FIRST
     while last >= 0:
-        stored = await _range(reader, found, max(0, last - _READ_AT_ONCE + 1), last)
+        stored = await _range(reader, found, max(0, last - count + 1), last)
         for each in reversed(stored):
             yield each
-        last -= _READ_AT_ONCE
+        last -= count
+        count = _fitting(stored)
+
+
+def _fitting(stored: Sequence[StoredEvent]) -> int:
+    """How many to read at once next: about as many as fit a page, whatever their size."""
+    size = sum(len(each.event.data) for each in stored)
+    fitting = PAGE_BYTES_MAX * len(stored) // max(1, size)
+    return max(1, min(fitting, _READ_AT_ONCE))
 
 
 async def _range(reader: Caller, found: Found, first: int, last: int) -> list[StoredEvent]:

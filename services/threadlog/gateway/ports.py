@@ -1,7 +1,7 @@
 """What the gateway is made of: it owns nothing, so everything comes from outside."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from threadlog.api.reports import ModelEntry
@@ -11,7 +11,7 @@ from threadlog.gateway.freshness import Freshness
 from threadlog.gateway.meter import GatewayMeter, NoGatewayMeter
 from threadlog.ids import TenantId
 from threadlog.limits import REQUESTS_PER_MINUTE, STREAMS_PER_TENANT
-from threadlog.ports.blobs import Blobs
+from threadlog.ports.blobs import SizedBlobs
 from threadlog.ports.keys import Keys
 from threadlog.ports.log import Appender
 from threadlog.ports.model import Renderer
@@ -46,22 +46,18 @@ class GatewayOptions:
     look_s: float | None = None
 
 
-async def _always() -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class GatewayPorts:
     """What a gateway reads, appends to, and asks.
 
-    Shapes:  `stopping` is set when it is to end. `is_ready`: why it cannot serve now, or None.
+    Shapes:  `stopping` is set when it is to end.
              `signing_key`: what page tokens are signed with, equal in all gateways of a cluster.
     """
 
     log: Appender
     views: Views
     snapshots: Snapshots
-    blobs: Blobs
+    blobs: SizedBlobs
     notify: Notify
     clock: Clock
     keys: Keys
@@ -70,7 +66,6 @@ class GatewayPorts:
     options: GatewayOptions
     signing_key: Callable[[], bytes]
     stopping: asyncio.Event
-    is_ready: Callable[[], Awaitable[str | None]] = _always
     meter: GatewayMeter = field(default_factory=NoGatewayMeter)
 
     def commands(self, tenant: TenantId, actor: str) -> Commands:

@@ -21,6 +21,7 @@ from threadlog.errors import (
     CorruptError,
     NotFoundError,
     QuotaError,
+    RefusedError,
     RejectedError,
     ThreadlogError,
     UnauthenticatedError,
@@ -46,8 +47,10 @@ def problem_response(request: Request, error: ThreadlogError) -> Response:
     if isinstance(error, NotFoundError):
         # One text for the absent and the foreign: nothing tells them apart.
         error = NotFoundError(_ABSENT)
-    if isinstance(error, CorruptError):
+    if isinstance(error, CorruptError | RefusedError):
+        # What is wrong with log or views is for operators, and names what only they may know.
         _log.error("%s", error)
+        error = type(error)("this cannot be served as things are: see the log of the gateway")
     headers: dict[str, str] = {}
     if isinstance(error, QuotaError):
         headers["Retry-After"] = str(error.retry_after_s)

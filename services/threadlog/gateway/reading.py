@@ -1,6 +1,7 @@
 """What routes share: rows as answers, receipts that are waited for, cursors that are checked."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from threadlog.api.answers import (
@@ -23,6 +24,8 @@ from threadlog.limits import RECEIPT_MS
 from threadlog.ports.notify import Advanced
 from threadlog.ports.usage import UsageTotals
 from threadlog.ports.views import ThreadRow, Views
+
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ async def known_cursor(caller: Caller, found: Found, since: int) -> Found:
             return Found(row, found.behind_ms, found.verdict)
     except TimeoutError:
         row = await ports.views.thread(tenant, thread) or found.row
+    if row.head >= since:
+        return Found(row, found.behind_ms, found.verdict)
     raise CursorUnknownError(
         f"the thread ends at seq {row.head}: begin there, or before it", head_seq=row.head
     )
@@ -113,8 +118,11 @@ async def _moved(caller: Caller, thread: ThreadId, since: int) -> ThreadRow:
             row = await views.thread(tenant, thread)
             if row is not None and row.head >= since:
                 return row
-            while not isinstance(await anext(frames), Advanced):
-                pass
+            # Frames may be lost: it looks again by itself, too.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    while not isinstance(await anext(frames), Advanced):
+                        pass
     finally:
         close = getattr(frames, "aclose", None)
         if close is not None:

@@ -19,7 +19,7 @@ from threadlog.api.reports import (
     UsageBody,
     UsageLineBody,
 )
-from threadlog.errors import ConflictError, NotFoundError, RefusedError, RejectedError
+from threadlog.errors import ConflictError, DeniedError, NotFoundError, RejectedError
 from threadlog.events.input import MessageReceived
 from threadlog.events.step import Manifest, StepStarted
 from threadlog.gateway.auth import Caller, caller
@@ -36,7 +36,6 @@ from threadlog.gateway.reading import Found, amounts_of, find, summary_of
 from threadlog.gateway.strict import StrictRoute
 from threadlog.ids import Position, Seq, ThreadId
 from threadlog.limits import (
-    OUTPUT_BYTES_MAX,
     PAGE_BYTES_MAX,
     PAGE_EVENTS_DEFAULT,
     PROMPT_BYTES_MAX,
@@ -212,11 +211,11 @@ async def get_prompt(
         raise ConflictError("this version cannot render what this request was rendered with")
     size = body.manifest.request_bytes
     if size > PROMPT_BYTES_MAX:
-        raise RefusedError(f"the request has {size:,} bytes; {PROMPT_BYTES_MAX:,} are rebuilt here")
+        raise DeniedError(f"the request has {size:,} bytes; {PROMPT_BYTES_MAX:,} are rebuilt here")
     room = reserve(request, reader, _COPIES * size)
     try:
         own = reader.ports.reader(reader.credential.tenant)
-        events = [stored.event async for stored in own.events(found.row.thread_id, last=number)]
+        events = (stored.event async for stored in own.events(found.row.thread_id, last=number))
         rebuilt = await rebuild(events, claim.event, renderer, reader.ports.blobs)
         answer = await asyncio.to_thread(_prompt, number, body.manifest, rebuilt, found)
         return LargeAnswer(answer, room, "application/json")
@@ -244,7 +243,10 @@ async def get_blob(request: Request, reader: ContentCaller, thread: str, sha256:
     """The content of a blob, whole, as bytes that no browser shows."""
     name = sha256_of(sha256)
     await find(reader, thread)
-    room = reserve(request, reader, OUTPUT_BYTES_MAX)
+    size = await reader.ports.blobs.size(reader.credential.tenant, name)
+    if size is None:
+        raise NotFoundError("no blob")
+    room = reserve(request, reader, size)
     try:
         content = await reader.ports.blobs.get(reader.credential.tenant, name)
         if content is None:

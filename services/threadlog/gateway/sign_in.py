@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from threadlog.gateway.auth import COOKIE, Caller, bearer_of, caller, is_loopback
+from threadlog.gateway.auth import COOKIE, Caller, bearer_of, caller
 from threadlog.gateway.strict import StrictRoute
 
 router = APIRouter(route_class=StrictRoute)
@@ -19,14 +19,14 @@ _PATH = "/v1"
 
 
 @router.post("/v1/sign-in", status_code=204)
-async def sign_in(request: Request, _: Bearer) -> Response:
+async def sign_in(request: Request, asker: Bearer) -> Response:
     """Put the key of the Authorization header into a cookie, until the browser is closed."""
     answer = Response(status_code=204)
     answer.set_cookie(
         COOKIE,
         bearer_of(request),
         path=_PATH,
-        secure=not is_loopback(request.headers["host"]),
+        secure=not asker.ports.options.is_local,
         httponly=True,
         samesite="strict",
     )

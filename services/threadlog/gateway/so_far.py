@@ -30,9 +30,10 @@ class OpenResponse:
         """Whether there may be something to show."""
         return self._said is not None
 
-    def joined(self, newest_first: Iterable[Event]) -> bytes | None:
+    def joined(self, newest_first: Iterable[Event], *, is_whole: bool) -> bytes | None:
         """The frame for a client that has these events, the last ones of its thread.
 
+        Shapes:  `is_whole`: those are all of them.
         None: there is nothing to show now. It has ended, or its beginning is yet to come.
         """
         is_closed = False
@@ -46,6 +47,9 @@ class OpenResponse:
             if claimed is not None:
                 return self._shown()
             is_closed = is_closed or isinstance(event.body, CLOSING)
+        if not is_whole:
+            # Its beginning lies too far back to know anything of it: pieces are shown as they come.
+            self._said = None
         return None
 
     def began(self, attempt: Attempt) -> bytes | None:

@@ -18,11 +18,13 @@ from starlette.types import Receive, Scope, Send
 
 from threadlog.api.problems import problem_of
 from threadlog.errors import CursorInvalidError, QuotaError, ThreadlogError, TransientError
+from threadlog.events.envelope import Event
 from threadlog.gateway import frames
 from threadlog.gateway.auth import Caller
 from threadlog.gateway.frames import DeltaFrame, EventFrame, Frame, FreshFrame
 from threadlog.gateway.live import Feed, Live
 from threadlog.gateway.parameters import Cursor, cursor_of
+from threadlog.gateway.pieces import fitting, joined
 from threadlog.gateway.reading import Found, find, known_cursor
 from threadlog.gateway.reads import ReadCaller, Receipt
 from threadlog.gateway.so_far import OpenResponse
@@ -43,6 +45,7 @@ Until = Literal["never", "turn"]
 _READ_AT_ONCE = 32
 _TAIL_EVENTS = 4 * CALLS_PER_STEP_MAX + 8
 """No more events than that follow a claim before the step that it belongs to is closed."""
+_TAIL_AT_ONCE = 8
 _RETRY_MS = (1_000, 3_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -236,14 +239,16 @@ class _Watch:
         beat_s = loop.time() + STREAM_HEARTBEAT_MS / 1_000
         looked_at: int | None = None
         while True:
-            pieces = [piece async for piece in self._taken(feed)]
+            has_news = False
+            async for piece in joined(self._taken(feed)):
+                yield piece
+                has_news = True
             if self.wanted.until == "turn" and not self._is_over and looked_at != self._at:
                 # Asked again as long as the views do not answer.
                 with contextlib.suppress(TransientError):
                     self._is_over = await self._is_idle()
                     looked_at = self._at
-            if pieces:
-                yield b"".join(pieces)
+            if has_news:
                 beat_s = loop.time() + STREAM_HEARTBEAT_MS / 1_000
             if self._is_over:
                 self.ended = "turn_finished"
@@ -329,14 +334,14 @@ class _Watch:
         while last is None or self._at < last:
             self._check()
             wanted = self._page if last is None else min(self._page, last - self._at)
-            pieces, is_last = _fitting(await self._read(self._at + 1, self._at + wanted), wanted)
+            pieces, is_last = fitting(await self._read(self._at + 1, self._at + wanted), wanted)
             size = sum(len(frame.data) for frame in pieces)
             for frame in pieces:
                 yield self._event(frame)
             if is_last:
                 return
-            fitting = WRITE_PIECE_BYTES * len(pieces) // size
-            self._page = max(1, min(fitting, 2 * wanted, _READ_AT_ONCE))
+            count = WRITE_PIECE_BYTES * len(pieces) // size
+            self._page = max(1, min(count, 2 * wanted, _READ_AT_ONCE))
 
     async def _read(self, first: int, last: int) -> list[StoredEvent]:
         row, views = self.found.row, self.reader.ports.views
@@ -358,20 +363,11 @@ class _Watch:
         self._said = OpenResponse(said)
         if not self._said.is_known:
             return None
-        first = max(0, self._at - _TAIL_EVENTS)
-        return self._said.joined(e.event for e in reversed(await self._read(first, self._at)))
-
-
-def _fitting(page: list[StoredEvent], wanted: int) -> tuple[list[EventFrame], bool]:
-    """The first of these as frames, and whether there are no others now.
-
-    Only as many as are written at once: a client that does not read holds them for as long as that.
-    """
-    pieces: list[EventFrame] = []
-    size = 0
-    for stored in page:
-        if size >= WRITE_PIECE_BYTES:
-            return pieces, False
-        pieces.append(frames.event_frame(stored))
-        size += len(pieces[-1].data)
-    return pieces, len(page) < wanted
+        events: list[Event] = []
+        low, lowest = self._at + 1, max(0, self._at - _TAIL_EVENTS)
+        while low > lowest and not any(map(frames.claimed_by, events)):
+            first = max(lowest, low - _TAIL_AT_ONCE)
+            page = await self._read(first, low - 1)
+            events += (stored.event for stored in reversed(page))
+            low = first
+        return self._said.joined(events, is_whole=low == 0)

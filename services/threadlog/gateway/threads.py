@@ -29,14 +29,14 @@ from threadlog.commands.requests import Appended, NewMessage, NewThread, ThreadS
 from threadlog.commands.service import Commands
 from threadlog.errors import (
     ConflictError,
+    DeniedError,
     InFlightError,
     NotFoundError,
-    RefusedError,
     RejectedError,
     TransientError,
 )
 from threadlog.events.content import ModelRef
-from threadlog.gateway.auth import Caller, caller
+from threadlog.gateway.auth import Caller, caller, may
 from threadlog.gateway.parameters import Number, idempotency_key, receipt_text, thread_id
 from threadlog.gateway.ports import LOCAL_KEY_ID, GatewayPorts
 from threadlog.gateway.strict import StrictRoute
@@ -60,6 +60,7 @@ async def create_thread(
 ) -> Response:
     """Make a thread, with its settings and, where there is one, its first message."""
     key, tenant = idempotency_key(request), writer.credential.tenant
+    _may_wait(writer, wait)
     settings = settings_of(body.settings, writer)
     if settings.model is None and (model := writer.ports.options.default_model) is not None:
         default = ModelRef(provider=model.provider, name=model.name)
@@ -75,13 +76,14 @@ async def create_thread(
 
 @router.patch("/v1/threads/{thread}", status_code=202)
 async def configure(
-    request: Request, thread: str, body: SettingsBody, writer: Writer
+    request: Request, response: Response, thread: str, body: SettingsBody, writer: Writer
 ) -> AcceptedBody:
     """Change settings, from the next step on; a member left out stays as it is."""
     name, key = thread_id(thread), idempotency_key(request)
     settings = settings_of(body, writer)
     async with _alone(request, (writer.credential.tenant, name, "configure", key)):
         done = await _commands(writer).submitted.configure(name, settings, key=key)
+    response.headers["Location"] = _location(done)
     return accepted(done)
 
 
@@ -96,6 +98,7 @@ async def send_message(
 ) -> Response:
     """Put a message into the inbox; `delivery` says when it is taken."""
     name, key = thread_id(thread), idempotency_key(request)
+    _may_wait(writer, wait)
     async with _alone(request, (writer.credential.tenant, name, "message", key)):
         done = await _commands(writer).submitted.send_message(name, _message(body), key=key)
     return await _answer(writer, done, wait)
@@ -103,34 +106,42 @@ async def send_message(
 
 @router.post("/v1/threads/{thread}/cancel", status_code=202)
 async def cancel_turn(
-    request: Request, thread: str, body: CancelBody, writer: Writer
+    request: Request, response: Response, thread: str, body: CancelBody, writer: Writer
 ) -> AcceptedBody:
     """Stop the open turn."""
     if body.queue == "drop":
         raise RejectedError("queue: drop is not available yet: keep")
-    return await _cancel(request, thread, body.turn_id, None, writer)
+    done = await _cancel(request, thread, body.turn_id, None, writer)
+    response.headers["Location"] = _location(done)
+    return accepted(done)
 
 
 @router.post("/v1/threads/{thread}/calls/{call}/cancel", status_code=202)
-async def cancel_call(
-    request: Request, thread: str, call: str, body: CallCancelBody, writer: Writer
+async def cancel_call(  # the framework calls it by name
+    request: Request,
+    response: Response,
+    thread: str,
+    call: str,
+    body: CallCancelBody,
+    writer: Writer,
 ) -> AcceptedBody:
     """Stop one call of the open turn, which goes on."""
     if not is_uuid(call):
         raise NotFoundError("no call")
-    return await _cancel(request, thread, body.turn_id, CallId(call), writer)
+    done = await _cancel(request, thread, body.turn_id, CallId(call), writer)
+    response.headers["Location"] = _location(done)
+    return accepted(done)
 
 
 async def _cancel(
     request: Request, thread: str, turn: TurnId | None, call: CallId | None, writer: Caller
-) -> AcceptedBody:
+) -> Appended:
     name, key = thread_id(thread), idempotency_key(request)
     tenant = writer.credential.tenant
     async with _alone(request, (tenant, name, f"cancel {call}", key)):
         if turn is None:
             turn = await _open_turn(writer, name, key)
-        done = await _commands(writer).submitted.cancel(name, turn, call, key=key)
-    return accepted(done)
+        return await _commands(writer).submitted.cancel(name, turn, call, key=key)
 
 
 async def _open_turn(writer: Caller, thread: ThreadId, key: str) -> TurnId:
@@ -152,7 +163,7 @@ async def _open_turn(writer: Caller, thread: ThreadId, key: str) -> TurnId:
 def settings_of(body: SettingsBody, writer: Caller) -> ThreadSettings:
     """The settings that this body asks for.
 
-    Raises:  RefusedError: the caller may not have them.
+    Raises:  DeniedError: the caller may not have them.
     """
     model = None if body.model is None else body.model.plain()
     workspace = None if body.workspace is None else body.workspace.plain()
@@ -160,7 +171,7 @@ def settings_of(body: SettingsBody, writer: Caller) -> ThreadSettings:
     if model is not None and options.models:
         asked = ModelEntry(provider=model.provider, name=model.name)
         if asked not in options.models:
-            raise RefusedError("settings.model: not one of those in GET /v1/models")
+            raise DeniedError("settings.model: not one of those in GET /v1/models")
     if workspace is not None and workspace.kind == "attached":
         _check_attached(writer.ports, writer.credential)
     return ThreadSettings(
@@ -178,7 +189,7 @@ def _check_attached(ports: GatewayPorts, credential: Credential) -> None:
     would name another tenant's.
     """
     if not (ports.options.is_local and credential.key_id == LOCAL_KEY_ID):
-        raise RefusedError(
+        raise DeniedError(
             "settings.workspace: a folder is attached by the runtime of one's own machine alone; "
             'use {"kind":"managed"}'
         )
@@ -210,10 +221,23 @@ def accepted(done: Appended) -> AcceptedBody:
     )
 
 
+def _location(done: Appended) -> str:
+    return f"/v1/threads/{done.thread_id}"
+
+
+def _may_wait(writer: Caller, wait_s: int | None) -> None:
+    """Nothing, if the caller may read what it waits for.
+
+    Raises:  ScopeMissingError
+    """
+    if wait_s is not None:
+        may(writer, "threads:read")
+
+
 async def _answer(writer: Caller, done: Appended, wait_s: int | None) -> Response:
     """202 at once; with `wait_s` 200 and the turn's result, or 202 when the time is up."""
     receipt = accepted(done)
-    location = {"Location": f"/v1/threads/{done.thread_id}"}
+    location = {"Location": _location(done)}
     result = None if wait_s is None else await _result(writer, done, wait_s)
     if result is None:
         return _json(receipt.model_dump_json(), 202, location)

@@ -21,3 +21,11 @@ class Blobs(Protocol):
     async def get(self, tenant: TenantId, sha256: str) -> bytes | None:
         """The content, or None when the tenant has none or its bytes no longer match the hash."""
         ...
+
+
+class SizedBlobs(Blobs, Protocol):
+    """A store that is near: it can say how large a content is before it is read."""
+
+    async def size(self, tenant: TenantId, sha256: str) -> int | None:
+        """How many bytes the content has, without reading it; None: the tenant has none."""
+        ...

@@ -9,7 +9,7 @@ from threadlog.events.content import TextPart, Usage
 from threadlog.events.step import ModelResponded, StepFinished
 from threadlog.events.turn import TurnFinished, TurnStarted
 from threadlog.ids import EventId, Seq, TenantId, ThreadId, TurnId
-from threadlog.limits import READ_EVENTS_MAX
+from threadlog.limits import MIB, READ_EVENTS_MAX
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.notify import Advanced, Frame, LiveDelta, Notify
 from threadlog.ports.views import (
@@ -20,6 +20,9 @@ from threadlog.ports.views import (
 from threadlog.thread.state import add_usage
 
 _LAST = 2**62
+_PAGE_EVENTS = 8
+_PAGE_BYTES = 1 * MIB
+"""About as many events as have so many bytes are read at once, and at first few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +74,22 @@ class Reader:
     async def events(
         self, thread: ThreadId, first: int = 0, *, last: int = _LAST
     ) -> AsyncIterator[StoredEvent]:
-        """Accepted events from seq `first` to `last` or the present head, page by page."""
-        while True:
+        """Accepted events from seq `first` to `last` or the present head, page by page.
+
+        Effects: pages grow as long as their events are small: one is decoded in one piece.
+        """
+        limit = _PAGE_EVENTS
+        while first <= last:
             page = await self.views.events(
-                self.tenant,
-                thread,
-                first=Seq(first),
-                last=Seq(last),
-                limit=READ_EVENTS_MAX,
+                self.tenant, thread, first=Seq(first), last=Seq(last), limit=limit
             )
             for stored in page:
                 yield stored
-            if len(page) < READ_EVENTS_MAX:
+            if len(page) < limit:
                 return
             first += len(page)
+            mean = max(1, sum(len(stored.event.data) for stored in page) // len(page))
+            limit = max(1, min(_PAGE_BYTES // mean, 8 * limit, READ_EVENTS_MAX))
 
     async def follow(
         self, thread: ThreadId, first: int = 0
@@ -120,23 +125,28 @@ class Reader:
 
         Effects: waits as long as it takes; bound it outside.
         """
-        async for is_idle in self._rests(thread):
-            if not is_idle:
+        seen: TurnId | None = None
+        async for open_turn, is_idle in self._turns(thread):
+            if open_turn == seen and not is_idle:
                 continue
+            # Another turn is open, or none: ours may have ended.
+            seen = open_turn
             result = await self.find_result(thread, message, first)
             if result is not None:
                 return result
         raise AssertionError("the stream of edges never ends")
 
-    async def _rests(self, thread: ThreadId) -> AsyncIterator[bool]:
-        """Whether the thread may be idle: at the start, and whenever the views moved."""
+    async def _turns(self, thread: ThreadId) -> AsyncIterator[tuple[TurnId | None, bool]]:
+        """The open turn, and whether the thread is idle: now, and whenever the views moved."""
         frames = self._frames(thread)
-        yield (await self.thread(thread)).status == "idle"
+        row = await self.thread(thread)
+        yield row.open_turn, row.status == "idle"
         async for frame in frames:
             if isinstance(frame, Advanced):
-                yield frame.is_idle
+                yield frame.open_turn, frame.is_idle
             elif frame is None:
-                yield (await self.thread(thread)).status == "idle"
+                row = await self.thread(thread)
+                yield row.open_turn, row.status == "idle"
 
     async def find_result(
         self, thread: ThreadId, message: EventId, first: int

@@ -6,7 +6,7 @@ accepted events always give the same bytes (DESIGN law 6).
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable
 from typing import get_args
 
 from threadlog.errors import NotFoundError
@@ -56,38 +56,30 @@ def manifest(request: ModelRequest, rendered: bytes, renderer: str) -> Manifest:
     )
 
 
-async def rebuild(accepted: Iterable[Event], claim: Event, model: Renderer, blobs: Blobs) -> bytes:
+async def rebuild(
+    accepted: AsyncIterable[Event], claim: Event, model: Renderer, blobs: Blobs
+) -> bytes:
     """The exact bytes of the request that `claim` announced; its manifest has their hash.
 
     Shapes:  `claim` is a `step.started` among `accepted`, the thread's accepted events from seq 0.
-    Effects: folds and renders on another thread: a long history would stop the loop for long.
+    Effects: keeps what the request needs alone, and renders on another thread: a long history
+             would fill memory, a large request would stop the loop for long.
     Raises:  NotFoundError: `claim` is not among them.
     """
     body = claim.body
     assert isinstance(body, StepStarted)
-    content, state = await asyncio.to_thread(_history, accepted, claim)
+    content, state = Content(), ThreadState(claim.tenant_id, claim.thread_id)
+    async for event in accepted:
+        if event.event_id == claim.event_id:
+            break
+        content.add(event)
+        state = fold(state, event)
+    else:
+        raise NotFoundError("the claim is not among these events")
     messages = content.transcript.messages((), body.admits)
     await content.load(blobs, claim.tenant_id, content.missing(messages))
     request = model_request(state.config, content, messages)
     return await asyncio.to_thread(model.render, request)
-
-
-def _history(accepted: Iterable[Event], claim: Event) -> tuple[Content, ThreadState]:
-    """Content and state right before the claim."""
-    content, state = Content(), ThreadState(claim.tenant_id, claim.thread_id)
-    for event in _before(accepted, claim):
-        content.add(event)
-        state = fold(state, event)
-    return content, state
-
-
-def _before(accepted: Iterable[Event], claim: Event) -> Sequence[Event]:
-    events: list[Event] = []
-    for event in accepted:
-        if event.event_id == claim.event_id:
-            return events
-        events.append(event)
-    raise NotFoundError("the claim is not among these events")
 
 
 def _sha256(data: bytes) -> str:

@@ -71,6 +71,11 @@ class FileBlobs:
             return None
         return await asyncio.to_thread(self._get, tenant, sha256)
 
+    async def size(self, tenant: TenantId, sha256: str) -> int | None:
+        if not ids.is_tenant(tenant) or not _SHA256.fullmatch(sha256):
+            return None
+        return await asyncio.to_thread(self._size, tenant, sha256)
+
     def _put_all(self, tenant: TenantId, contents: Sequence[tuple[bytes, str]]) -> list[BlobRef]:
         references = []
         for content, media_type in contents:
@@ -99,6 +104,15 @@ class FileBlobs:
                 return None
             raise self._unavailable(error) from error
         return content if digest(content).hexdigest() == sha256 else None
+
+    def _size(self, tenant: TenantId, sha256: str) -> int | None:
+        try:
+            with self._folder(tenant, sha256[:2]) as folder:
+                return os.stat(sha256, dir_fd=folder, follow_symlinks=False).st_size
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise self._unavailable(error) from error
 
     @contextlib.contextmanager
     def _folder(self, *names: str) -> Iterator[int]:

@@ -21,6 +21,10 @@ class MemoryBlobs:
             references.append(BlobRef(sha256=sha256, bytes=len(content), media_type=media_type))
         return references
 
+    async def size(self, tenant: TenantId, sha256: str) -> int | None:
+        content = self.contents.get((tenant, sha256))
+        return None if content is None else len(content)
+
     async def get(self, tenant: TenantId, sha256: str) -> bytes | None:
         content = self.contents.get((tenant, sha256))
         if content is None or digest(content).hexdigest() != sha256:

@@ -16,6 +16,8 @@ _HASH_INLINE_MAX = MIB // 4
 """Bytes hashed on the event loop: about 0.2 ms; more goes to a thread."""
 _GET = "SELECT content FROM blobs WHERE sha256 = ? AND tenant_id = ?"
 
+_SIZE = "SELECT length(content) FROM blobs WHERE sha256 = ? AND tenant_id = ?"
+
 
 class SqliteBlobs:
     """Implements `ports.blobs.Blobs`: contents lie beside the events and share their commits."""
@@ -38,6 +40,13 @@ class SqliteBlobs:
         ]
         await self._file.run(BlobJob(self._file.future(), rows))
         return references
+
+    async def size(self, tenant: TenantId, sha256: str) -> int | None:
+        def read(connection: sqlite3.Connection) -> int | None:
+            row = connection.execute(_SIZE, (sha256, tenant)).fetchone()
+            return None if row is None else int(row[0])
+
+        return await self._file.view_reader.run(read)
 
     async def get(self, tenant: TenantId, sha256: str) -> bytes | None:
         def read(connection: sqlite3.Connection) -> bytes | None:
