@@ -6,6 +6,7 @@ this user, and for the keys of the keys file. `threadlog serve gateway` knows th
 
 import asyncio
 import errno
+import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -137,11 +138,16 @@ def tcp_listener(settings: Settings, *, is_choosy: bool) -> socket.socket:
             free = gateway.model_copy(update={"port": 0})
             return tcp_listener(settings.model_copy(update={"gateway": free}), is_choosy=True)
         raise RefusedError(
-            f"the gateway cannot be served on port {port} of {gateway.host}: {error.strerror}; "
+            f"the gateway cannot be served on port {port} of {gateway.host}: {_said(error)}; "
             "choose another: THREADLOG_GATEWAY__PORT, 0 for a free one"
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def _said(error: OSError) -> str:
+    """What the system says of it, without what the library adds."""
+    return "no such address" if error.errno is None else os.strerror(error.errno)
 
 
 def address_of(listener: socket.socket) -> str:

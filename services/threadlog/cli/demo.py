@@ -3,6 +3,7 @@
 It asserts its own success: the tests of the example, run by the model at the end, must pass.
 """
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,8 @@ async def demo(settings: Settings, screen: Screen) -> ExitCode:
     await _check_sandbox(settings)
     # 2. The turn, in a new thread on a log of its own.
     file = root / ".threadlog" / "demo.db"
+    # As `docs/http.md` has it, workspaces of other users may lie below: root lets them through.
+    file.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
     embedded = {"log": LogSettings(file=file), "kafka": KafkaSettings(), "redis": RedisSettings()}
     own = settings.model_copy(update=embedded)
     example = root / "examples" / "broken-calculator"

@@ -218,8 +218,9 @@ class Connection:
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             if self._is_socket:
                 raise LockedError("the runtime that holds the file does not answer") from error
-            kind = type(error).__name__
-            raise TransientError(f"{self._name} cannot be reached ({kind}): see it runs") from error
+            raise TransientError(
+                f"{self._name} cannot be reached: see that a gateway runs there"
+            ) from error
 
     @property
     def _name(self) -> str:
