@@ -14,7 +14,7 @@ ARGS ?=
 COMPILE := $(UV) pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --custom-compile-command 'make lock' pyproject.toml
 
-.PHONY: help setup setup-dev jars demo test lint format bench cluster cluster-down schemas docs lock clean
+.PHONY: help setup setup-dev jars tools demo test lint format bench cluster cluster-down schemas docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ setup-dev: ## install what is needed to change the code, too
 jars: ## fetch the broker that `make cluster` and the tests start, once
 	@PYTHON='$(PYTHON)' bash deploy/install.sh cluster
 	@$(PY) -m deploy.cluster jars
+
+tools: ## fetch or build what checks alerts, the chart and the compose file, once
+	@bash deploy/tools.sh
 
 demo: setup ## a scripted model repairs a small project with the real tool; no key needed
 	@$(PY) $(DEMO)
@@ -79,7 +82,7 @@ lock: ## compile both locks again from pyproject.toml (needs uv)
 	@$(COMPILE) --group build --group dev -c requirements.lock -o requirements-dev.lock $(ARGS)
 
 clean: ## remove all that was built here; logs, workspaces and the cluster's data stay
-	@rm -rf .venv .venv-peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* bench-results.json build dist
+	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* bench-results.json build dist
 	@# A broker that runs still opens its jars.
 	@[ -e .cluster/kafka.pid ] || rm -rf .kafka
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -200,7 +200,7 @@ def kafka_bootstrap() -> Iterator[str]:
     if given := os.environ.get("TEST_KAFKA_BOOTSTRAP"):
         yield given
         return
-    _need("kafka", kafka_is_missing())
+    need("kafka", kafka_is_missing())
     with Broker() as broker:
         yield broker.bootstrap
 
@@ -211,7 +211,7 @@ def redis_url() -> Iterator[str]:
     if given := os.environ.get("TEST_REDIS_URL"):
         yield given
         return
-    _need("redis", redis_is_missing())
+    need("redis", redis_is_missing())
     with RedisServer() as server:
         yield server.url
 
@@ -219,7 +219,7 @@ def redis_url() -> Iterator[str]:
 @pytest.fixture
 def own_broker() -> Iterator[Broker]:
     """A running broker that only this test uses, and may kill."""
-    _need("kafka", kafka_is_missing())
+    need("kafka", kafka_is_missing())
     with Broker() as broker:
         yield broker
 
@@ -227,12 +227,12 @@ def own_broker() -> Iterator[Broker]:
 @pytest.fixture
 def own_redis() -> Iterator[RedisServer]:
     """A running Redis server that only this test uses, and may kill."""
-    _need("redis", redis_is_missing())
+    need("redis", redis_is_missing())
     with RedisServer() as server:
         yield server
 
 
-def _need(name: str, missing: str | None) -> None:
+def need(name: str, missing: str | None) -> None:
     """Skips the test on a laptop and fails it in CI, when something is missing."""
     missing = _not_run.get(name) or missing
     if missing is None:
