@@ -55,7 +55,7 @@ def test_an_event_survives(event: Event) -> None:
 
 
 def test_the_attributes_are_those_of_the_structured_form() -> None:
-    assert {**ATTRIBUTES, "source": "source"} == codec._MEMBERS
+    assert {**ATTRIBUTES, "source": "source"} == codec.ATTRIBUTES
 
 
 def test_there_is_no_seq_on_the_wire() -> None:

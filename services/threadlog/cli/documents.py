@@ -123,3 +123,16 @@ class ProblemDocument(Document):
         body = problem_of(error)
         is_retryable = error.retryable if isinstance(error, ModelError) else body.retryable
         return cls(code=body.code, title=body.title, detail=body.detail, retryable=is_retryable)
+
+
+class SchemaLine(Document):
+    """A schema that can be asked for."""
+
+    name: str
+    text: str
+
+
+class SchemaListDocument(Document):
+    """All of them."""
+
+    schemas: tuple[SchemaLine, ...]

@@ -64,6 +64,23 @@ def _version(as_json: JsonFlag = False) -> None:
     typer.echo(VersionDocument.current().json_line())
 
 
+def _schema(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Without it: the names.", show_default=False),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the schema of an event, of the topics, of the routes or of what --json prints.
+
+    JSON Schema, AsyncAPI or OpenAPI, as this version has it.
+    """
+    from threadlog.cli.schema import show_schema
+    from threadlog.cli.terminal import Screen
+
+    show_schema(Screen(), name, is_json=as_json)
+
+
 def _up(script: Script = None) -> None:
     """Run all services in this process.
 
@@ -142,5 +159,10 @@ COMMANDS = (
         ),
     ),
     Entry("demo", _demo, ("threadlog demo",)),
+    Entry(
+        "schema",
+        _schema,
+        ("threadlog schema", "threadlog schema turn.started.1", "threadlog schema asyncapi"),
+    ),
     Entry("version", _version, ("threadlog version", "threadlog version --json")),
 )

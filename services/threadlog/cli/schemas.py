@@ -8,6 +8,7 @@ from threadlog.cli.documents import (
     Document,
     ProblemDocument,
     RunDocument,
+    SchemaListDocument,
     VersionDocument,
 )
 from threadlog.cli.keys import KeyDocument, KeyListDocument, NewKeyDocument
@@ -28,6 +29,7 @@ DOCUMENTS: Mapping[str, type[Document]] = {
     "keys-revoke": KeyDocument,
     "problem": ProblemDocument,
     "run": RunDocument,
+    "schema": SchemaListDocument,
     "thread-ls": ThreadsDocument,
     "thread-show": ShowDocument,
     "thread-tree": TreeDocument,

@@ -25,7 +25,7 @@ from threadlog.events.upcast import lookup, upcast
 from threadlog.limits import EVENT_BYTES_MAX, JSON_DEPTH_MAX, JSON_MEMBERS_MAX
 
 _OPAQUE = Opaque()
-_MEMBERS = {
+ATTRIBUTES = {
     "event_id": "id",
     "thread_id": "subject",
     "tenant_id": "tenantid",
@@ -98,7 +98,7 @@ def to_cloud_event(event: Event, seq: int | None = None) -> bytes:
              bytes as they are in the log, `data_base64` the same where they would break the line.
     """
     attributes: dict[str, object] = {"specversion": "1.0"}
-    for field, name in _MEMBERS.items():
+    for field, name in ATTRIBUTES.items():
         if (value := getattr(event, field)) is not None:
             attributes[name] = value
     attributes["source"] = f"{_SOURCE_PREFIX}{event.source}"
@@ -127,7 +127,7 @@ def from_cloud_event(line: bytes) -> tuple[Event, int | None]:
     source = attributes.get("source")
     if not isinstance(source, str) or not source.startswith(_SOURCE_PREFIX):
         raise RecordError("source is not ours")
-    fields = {field: attributes[name] for field, name in _MEMBERS.items() if name in attributes}
+    fields = {field: attributes[name] for field, name in ATTRIBUTES.items() if name in attributes}
     fields["source"] = source.removeprefix(_SOURCE_PREFIX)
     fields["type"], fields["version"] = event_type, version
     fields["critical"] = attributes.get("critical", False)
