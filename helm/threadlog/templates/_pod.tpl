@@ -47,7 +47,7 @@ securityContext:
 {{- /* What lies in every pod: {root, has}. `has`: keys, workspaces, prices. */ -}}
 {{- define "threadlog.volumes" -}}
 {{- $values := .root.Values -}}
-{{- $room := .has.workspaces | ternary $values.toolRunner.temporarySizeLimit "256Mi" -}}
+{{- $room := .has.workspaces | default false | ternary $values.toolRunner.temporarySizeLimit "256Mi" -}}
 - {name: tmp, emptyDir: {sizeLimit: {{ $room }}}}
 - {name: data, emptyDir: {sizeLimit: {{ $room }}}}
 - {name: blobs, persistentVolumeClaim: {claimName: {{ $values.blobs.existingClaim | quote }}}}
