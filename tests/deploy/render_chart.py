@@ -16,28 +16,44 @@ from deploy.servers import ROOT
 from tests.helpers.chart import CHART, GOLDEN, SETS, rendered
 from threadlog.settings import Settings, _names
 
-README, SCHEMA, VALUES = (CHART / name for name in ("README.md", "values.schema.json", "values.yaml"))
+README, SCHEMA, VALUES = (
+    CHART / name for name in ("README.md", "values.schema.json", "values.yaml")
+)
 BEGIN, END = "<!-- values: written by make chart -->", "<!-- values end -->"
 FILES = {
     "files/rules": ROOT / "deploy/prometheus/rules",
     "files/dashboards": ROOT / "deploy/grafana/dashboards",
 }
 """Folders of the chart that are copies, since a chart reads nothing outside of itself."""
-SETS_ITSELF = ("BLOBS__", "DATA_DIR", "FAULT", "GATEWAY__", "KEY", "KEY_FILE", "LOG__", "METRICS__")
-SETS_ITSELF += ("MODEL", "PRICES", "REDIS__", "SANDBOX", "SCRIPTED__", "TOOL_RUNNER__", "URL")
-SETS_ITSELF += ("WORKER__",)
-SETS_OF_KAFKA = ("BOOTSTRAP", "PARTITIONS", "PREFIX", "REPLICATION", "SASL_", "SECURITY_", "SSL_")
+OWNED = (
+    *(
+        "BLOBS__",
+        "DATA_DIR",
+        "FAULT",
+        "GATEWAY__",
+        "KEY",
+        "KEY_FILE",
+        "LOG__",
+        "METRICS__",
+        "MODEL",
+    ),
+    *("PRICES", "REDIS__", "SANDBOX", "SCRIPTED__", "TOOL_RUNNER__", "URL", "WORKER__"),
+    *("KAFKA__BOOTSTRAP", "KAFKA__PARTITIONS", "KAFKA__PREFIX", "KAFKA__REPLICATION"),
+    *("KAFKA__SASL_", "KAFKA__SECURITY_", "KAFKA__SSL_"),
+)
+"""Settings that have a key of their own, are secret, or mean nothing on a cluster; `_` at the end:
+all that begin so.
+"""
 
 
 def free_settings() -> list[str]:
     """The settings that `settings` of the values may hold: no secret, and none that has a key."""
-    owned = (*SETS_ITSELF, *(f"KAFKA__{name}" for name in SETS_OF_KAFKA))
     names = sorted(_names(Settings, "THREADLOG_"))
-    return [name for name in names if not _is_owned(name.removeprefix("THREADLOG_"), owned)]
+    return [name for name in names if not _is_owned(name.removeprefix("THREADLOG_"))]
 
 
-def _is_owned(name: str, owned: tuple[str, ...]) -> bool:
-    return any(name == each or (each.endswith("_") and name.startswith(each)) for each in owned)
+def _is_owned(name: str) -> bool:
+    return any(name == each or (each.endswith("_") and name.startswith(each)) for each in OWNED)
 
 
 def schema() -> str:

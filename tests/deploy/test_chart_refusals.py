@@ -6,8 +6,8 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.helpers.chart import SETS, template, values_of
 from tests.deploy.render_chart import SCHEMA, VALUES, rows
+from tests.helpers.chart import SETS, template, values_of
 
 WRONG = {
     "kafka.bootstrapServers=": ("bootstrapServers is missing", "kafka-1:9092"),
@@ -72,7 +72,10 @@ FREE = {
     "/definitions/objects/items",
     "/properties/global",
     "/properties/settings",  # names are listed
-    *(f"/definitions/resources/properties/{each}" for each in ("claims/items", "limits", "requests")),
+    *(
+        f"/definitions/resources/properties/{each}"
+        for each in ("claims/items", "limits", "requests")
+    ),
 }
 
 

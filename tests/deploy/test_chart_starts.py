@@ -24,7 +24,7 @@ from tests.helpers.nursery import Child, Nursery, nursery
 from threadlog.cli.cluster_commands import ServiceChoice
 from threadlog.ids import draw
 
-SCRIPT = [
+SCRIPT: list[Mapping[str, object]] = [
     {"text": "I look.", "calls": ["echo one > a.txt && cat a.txt"]},
     {"text": "Done.", "usage": {"input": 10, "output": 2}},
 ]
@@ -131,7 +131,7 @@ async def test_F105_every_service_runs_as_the_chart_renders_it_and_a_turn_goes_t
             services = {name: placed[name] for name in of_kind("minimal", "Deployment")}
             for name in sorted(services.keys() & KNOWN):
                 release.running[name] = services[name], release.start(services[name])
-            assert KNOWN <= set(release.running)
+            assert set(release.running) >= KNOWN
             for one, child in release.running.values():
                 for probe in ("startup", "liveness", "readiness"):
                     await is_answered(one, child, probe)

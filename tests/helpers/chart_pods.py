@@ -67,9 +67,9 @@ class Node:
     def _folder(self, pod: str, volume: Document) -> Path:
         """The folder of a volume. A secret that lacks a key is an error, as for a kubelet."""
         if claim := volume.get("persistentVolumeClaim"):
-            folder = self.home / "claims" / claim["claimName"]
+            folder = self.home / "claims" / str(claim["claimName"])
         else:
-            folder = self.home / "pods" / pod / volume["name"]
+            folder = self.home / "pods" / pod / str(volume["name"])
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         if secret := volume.get("secret"):
             assert secret["defaultMode"] == SECRET_MODE
