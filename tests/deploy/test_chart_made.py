@@ -75,9 +75,10 @@ extraObjects:
     ("name", "said", "unsaid"),
     [
         ("minimal", ("test threadlog", "topics.hook=apply", "INSECURE: what goes to Kafka",
-                     "INSECURE: what goes to Redis", "has not been run on a cluster", "OPEN: any pod",
+                     "INSECURE: what goes to Redis", "not been run on a cluster", "OPEN: any pod",
                      "any model"), ("UNSAFE", "plain HTTP")),
-        ("relaxed", ("UNSAFE: the tool-runner", "UNSAFE: 1 of each record", "logs job/"), ("test thr",)),
+        ("relaxed", ("UNSAFE: the tool-runner", "UNSAFE: 1 of each record", "logs job/"),
+                    ("test threadlog",)),
         ("secured", ("ReadWriteMany",), ("INSECURE", "any model")),
         ("fenced", ("Topics were as they should be",), ("OPEN: any pod", "may reach anything")),
     ],

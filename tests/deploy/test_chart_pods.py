@@ -1,4 +1,4 @@
-"""Pods: restricted but for what the sandbox was granted, probed as services answer, stopped in time."""
+"""Pods: restricted but for the sandbox, probed as services answer, stopped in time."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
 """Every service runs with what the chart gives it, on a real broker and Redis; a turn goes through.
 
-What a kubelet would do is done here: volumes, secrets, environment, probes and the stop are those of
-the manifests. What it could not show is said in docs/helm.md.
+What a kubelet would do is done here: volumes, secrets, environment, probes and the stop are those
+of the manifests. What that cannot show is said in docs/helm.md.
 """
 
 import asyncio
