@@ -21,8 +21,8 @@ README, SCHEMA, VALUES = (
 )
 BEGIN, END = "<!-- values: written by make chart -->", "<!-- values end -->"
 FILES = {
-    "files/rules": ROOT / "deploy/prometheus/rules",
-    "files/dashboards": ROOT / "deploy/grafana/dashboards",
+    "files/rules": (ROOT / "deploy/prometheus/rules", "*.yml"),
+    "files/dashboards": (ROOT / "deploy/grafana", "*.json"),
 }
 """Folders of the chart that are copies, since a chart reads nothing outside of itself."""
 OWNED = (
@@ -104,8 +104,8 @@ def readme() -> str:
 def made() -> dict[Path, str]:
     """Every file that is made without helm, and its text."""
     found = {README: readme(), SCHEMA: schema()}
-    for folder, source in FILES.items():
-        for path in sorted(source.glob("*.*")):
+    for folder, (source, pattern) in FILES.items():
+        for path in sorted(source.glob(pattern)):
             found[CHART / folder / path.name] = path.read_text()
     return found
 

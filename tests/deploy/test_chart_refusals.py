@@ -27,6 +27,7 @@ WRONG = {
     "gateway.enabled=false,ingress.enabled=true": ("needs the gateway",),
     "models.openai.existingSecret=": ("models has no provider", "models.openai.existingSecret"),
     "planner.replicas=17": ("planner.replicas is 17", "to 16 at most"),
+    "metering.replicas=9": ("metering.replicas is 9", "to 8 at most"),
     "toolRunner.replicas=17": ("toolRunner.replicas is 17", "cannot be changed"),
     "drainTimeoutSeconds=300": ("calls would be killed", "to 330"),
     "planner.terminationGracePeriodSeconds=10": ("planner has a grace period of 10 s", "to 160"),

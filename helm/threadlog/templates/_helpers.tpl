@@ -32,13 +32,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "threadlog.fullname" .) "default") -}}
 {{- end -}}
 
-{{- /* The services: where each one's values are, and where it serves metrics and health. */ -}}
+{{- /* The services: where the values of each are, where it serves metrics and health, and, where its
+     topic has fewer partitions than the events have, how many can work at most (USAGE_PARTITIONS_MAX). */ -}}
 {{- define "threadlog.services" -}}
 gateway: {key: gateway, port: 9101}
 planner: {key: planner, port: 9102}
 tool-runner: {key: toolRunner, port: 9103}
 projection: {key: projection, port: 9104}
-metering: {key: metering, port: 9105}
+metering: {key: metering, port: 9105, most: 8}
 {{- end -}}
 
 {{- /* Whether an autoscaler owns the number of replicas: of {own}. */ -}}

@@ -83,8 +83,9 @@ ingress.enabled needs the gateway: set gateway.enabled to true
 {{- $own := get $values $service.key -}}
 {{- if $own.enabled }}{{ $enabled = append $enabled $name }}{{ end -}}
 {{- if and $own.enabled (ne $name "gateway") }}
-{{- if gt (int $own.replicas) (int $values.kafka.partitions) }}
-{{ $service.key }}.replicas is {{ $own.replicas }}, and only kafka.partitions ({{ $values.kafka.partitions }}) of them could ever work: set it to {{ $values.kafka.partitions }} at most; the number of partitions cannot be changed
+{{- $most := min (int $values.kafka.partitions) (int ($service.most | default 1024)) }}
+{{- if gt (int $own.replicas) (int $most) }}
+{{ $service.key }}.replicas is {{ $own.replicas }}, and with kafka.partitions {{ $values.kafka.partitions }} only {{ $most }} of them could ever work: set it to {{ $most }} at most; the number of partitions cannot be changed
 {{- end }}
 {{- $grace := $own.terminationGracePeriodSeconds | default $values.pod.terminationGracePeriodSeconds }}
 {{- if lt (int $grace) (add $values.drainTimeoutSeconds 15 | int) }}
