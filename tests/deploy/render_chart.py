@@ -37,7 +37,7 @@ OWNED = (
         "METRICS__",
         "MODEL",
     ),
-    *("PRICES", "REDIS__", "SANDBOX", "SCRIPTED__", "TOOL_RUNNER__", "URL", "WORKER__"),
+    *("PRICES", "REDIS__", "REVISION", "SANDBOX", "SCRIPTED__", "TOOL_RUNNER__", "URL", "WORKER__"),
     *("KAFKA__BOOTSTRAP", "KAFKA__PARTITIONS", "KAFKA__PREFIX", "KAFKA__REPLICATION"),
     *("KAFKA__SASL_", "KAFKA__SECURITY_", "KAFKA__SSL_"),
 )
