@@ -67,7 +67,7 @@ def rendered(name: str, *more: str) -> str:
 @functools.cache
 def documents(name: str, *more: str) -> tuple[Document, ...]:
     """The same, read. Nobody may change them."""
-    return tuple(each for each in yaml.safe_load_all(rendered(name, *more)) if each)
+    return tuple(each for each in yaml.load_all(rendered(name, *more), yaml.CSafeLoader) if each)
 
 
 def of_kind(name: str, kind: str, *more: str) -> dict[str, Document]:
