@@ -1,8 +1,8 @@
 """What a PromQL expression names, held against the table of metrics.
 
-A metric is one of `telemetry/table.py`, a series of one (`_bucket`, `_sum`, `_count`), or one that a
-recording rule makes. A label must be in its row, or be one that a scrape adds; a value that an
-expression matches must be in the closed set of its label, where there is one.
+A metric is one of `telemetry/table.py`, a series of one (`_bucket`, `_sum`, `_count`), or one
+that a recording rule makes. A label must be in its row, or be one that a scrape adds; a value that
+an expression matches must be in the closed set of its label, where there is one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,8 +40,8 @@ def known_series(
 ) -> dict[str, Known]:
     """Every series that may be asked for, by its name."""
     known = {name: Known(name, frozenset()) for name in recorded}
-    for name, row in ROWS.items():
-        known |= _series(name, row.kind, row.labels, row.buckets)
+    for metric, row in ROWS.items():
+        known |= _series(metric, row.kind, row.labels, row.buckets)
     for name, entry in (pending or {}).items():
         known |= _series(name, "histogram" if entry.is_histogram else "gauge", entry.labels, ())
     return known
