@@ -14,7 +14,8 @@ ARGS ?=
 COMPILE := $(UV) pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --python-version 3.11 --custom-compile-command 'make lock' pyproject.toml
 
-.PHONY: help setup setup-dev jars tools demo test lint format bench cluster cluster-down schemas docs chart lock clean
+.PHONY: help setup setup-dev jars tools demo test lint format bench cluster cluster-down schemas docs \
+	chart dashboards lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +79,9 @@ docs: setup-dev ## write features, cli, metrics and problems.md in docs/ again, 
 
 chart: setup-dev tools ## write what is made in helm/threadlog again, and the renders that tests compare
 	@$(PY) -m tests.deploy.render_chart --write
+
+dashboards: setup-dev ## write the Grafana dashboards in deploy/grafana again from their code
+	@$(PY) -m deploy.grafana.fleet --write
 
 lock: ## compile both locks again from pyproject.toml (needs uv)
 	@command -v '$(UV)' >/dev/null || { echo 'lock: uv not found; install it or set UV=/path/to/uv' >&2; exit 1; }

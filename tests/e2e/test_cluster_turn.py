@@ -13,7 +13,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.helpers.cluster import NAMES, Cluster, cluster
+from tests.helpers.cluster import NAMES, Cluster, Process, cluster, until_true
 from tests.helpers.nursery import Nursery, nursery
 
 SCRIPT = [
@@ -72,6 +72,23 @@ async def embedded_shape(one: Cluster, script: Path) -> list[tuple[str, str | No
         return shape(list(connection.execute(query)))
 
 
+async def check_none_looks_stuck(one: Cluster, process: Process) -> None:
+    """Nothing is left to do, and the times of all partitions go on: an alert reads them."""
+
+    async def moved_at() -> list[float]:
+        _, page = await one.get(process, "/metrics")
+        name = "threadlog_consumer_last_progress_timestamp_seconds{"
+        return [float(x.rpartition(" ")[2]) for x in page.splitlines() if x.startswith(name)]
+
+    before = await moved_at()
+    assert before
+
+    async def all_moved() -> bool:
+        return min(await moved_at()) > max(before)
+
+    await until_true(all_moved, "idle partitions move", [process], DEADLINE_S)
+
+
 @pytest.mark.timeout(120)
 async def test_F11_one_turn_through_one_process_a_service_with_the_events_of_one_file(
     children: Nursery, short_dir: Path, kafka_bootstrap: str, redis_url: str
@@ -79,7 +96,7 @@ async def test_F11_one_turn_through_one_process_a_service_with_the_events_of_one
     script = short_dir / "script.json"
     script.write_text(json.dumps(SCRIPT))
     async with cluster(children, short_dir, (kafka_bootstrap, redis_url)) as one:
-        await one.start(*NAMES, THREADLOG_SCRIPTED__SCRIPT=str(script))
+        begun = await one.start(*NAMES, THREADLOG_SCRIPTED__SCRIPT=str(script))
         ran = await one.run("run", "go", "--model", MODEL, "--json")
         assert ran.status == 0, ran.stderr
         document = json.loads(ran.stdout)
@@ -101,6 +118,8 @@ async def test_F11_one_turn_through_one_process_a_service_with_the_events_of_one
         # The same events, with the same causes, as on one file in one process.
         ours = shape([(e["id"], e["type"], e.get("causationid")) for e in events])
         assert ours == await embedded_shape(one, script)
+        for process in begun:
+            await check_none_looks_stuck(one, process)
 
 
 @pytest.mark.timeout(120)

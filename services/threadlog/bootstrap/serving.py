@@ -33,7 +33,7 @@ from threadlog.projection.owned import OwnedProjection
 from threadlog.projection.service import Projection, ProjectionPorts
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.assignment import Assignment, PartitionService
-from threadlog.runtime.lag import Lag
+from threadlog.runtime.lag import Lag, is_moving
 from threadlog.runtime.load import Loader
 from threadlog.runtime.owned import OwnedActor
 from threadlog.runtime.shared_fold import SharedFold
@@ -307,6 +307,7 @@ async def _sample(
     lag, loop, metrics = Lag(), asyncio.get_running_loop(), process.metrics
     cluster, rebalances = process.cluster, 0
     known: dict[Partition, Position] = {}
+    records: dict[int, int] = {}
     while True:
         health.beat(assignment.waits_for)
         await asyncio.sleep(_SAMPLE_S)
@@ -326,7 +327,7 @@ async def _sample(
         metrics.up("kafka", has_kafka)
         metrics.up("redis", has_redis)
         for partition, at in done.items():
-            if known.get(partition) != at:
+            if is_moving(known.get(partition), at, records.get(partition)):
                 metrics.progress(cluster.config.group, partition, cluster.clock.now_ms() / 1_000)
         metrics.revoked(cluster.config.group, known.keys() - done.keys())
         known = dict(done)

@@ -37,3 +37,11 @@ class Lag:
             if seen:
                 oldest_s = max(oldest_s, now_s - seen[0][1])
         return records, oldest_s
+
+
+def is_moving(before: Position | None, at: Position, behind: int | None) -> bool:
+    """Whether a partition cannot be called stuck: it moved, or nothing is left to do.
+
+    Shapes:  `before` None: it was not known then. `behind` None: nobody knows what is left.
+    """
+    return before != at or behind == 0

@@ -184,7 +184,7 @@ class Metrics:
         self._lag_s[key].set(seconds)
 
     def progress(self, group: str, partition: int, at_s: float) -> None:
-        """The commit point of a partition moved, at this Unix time in seconds."""
+        """A partition moved, or had nothing left to do, at this Unix time in seconds."""
         self._progress[group, str(partition)].set(at_s)
 
     def rebalanced(self, group: str) -> None:

@@ -134,7 +134,7 @@ ROWS: Final[dict[Name, Row]] = {
     ),
     "threadlog_consumer_last_progress_timestamp_seconds": Row(
         "gauge",
-        "when the commit point of a partition last moved, Unix time",
+        "when a partition last moved, or had nothing left to do, Unix time",
         ("group", "partition"),
     ),
     "threadlog_consumer_rebalances_total": Row(

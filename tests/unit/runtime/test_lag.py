@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadlog.ids import Partition, Position
-from threadlog.runtime.lag import Lag
+from threadlog.runtime.lag import Lag, is_moving
 
 P0, P1 = Partition(0), Partition(1)
 
@@ -37,6 +37,15 @@ def test_nothing_was_done_yet_where_nobody_says_what_was() -> None:
     assert (records, oldest_s) == ({0: 3}, 0.0)
     records, oldest_s = lag.sample(2.0, {P0: Position(3)}, {})
     assert (records, oldest_s) == ({0: 3}, 2.0)
+
+
+def test_F103_a_partition_with_nothing_to_do_is_not_stuck() -> None:
+    at = Position(7)
+    assert is_moving(Position(6), at, 3)
+    assert is_moving(None, at, 3), "whoever takes it over has its time"
+    assert is_moving(at, at, 0)
+    assert not is_moving(at, at, 3)
+    assert not is_moving(at, at, None), "nobody has asked yet what is left"
 
 
 def test_the_oldest_of_all_partitions_counts_and_those_that_left_are_forgotten() -> None:
