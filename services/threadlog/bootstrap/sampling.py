@@ -21,6 +21,7 @@ from threadlog.telemetry.table import Service
 from threadlog.tool_runner.orphans import Orphans
 
 LOOK_S = 10.0
+_FIRST_S = 0.5
 _LOOKS_A_MINUTE = 6
 
 
@@ -78,6 +79,8 @@ async def watch_log(
     """
     topics, looks = KafkaTopics(cluster.config), 0
     while True:
+        # Partitions come a moment after the start.
+        wait_s = _FIRST_S if assignment is not None and not assignment.services else LOOK_S
         if service != "projection":
             metrics.up("blobs", await _stores(cluster.blobs))
         elif assignment is not None:
@@ -90,8 +93,8 @@ async def watch_log(
                 pass  # what is not known is shown as it was; that nobody answers is shown elsewhere
         if looks % _LOOKS_A_MINUTE == 0 and service in ("projection", "gateway"):
             await _show_drift(topics, metrics)
-        looks += 1
-        await asyncio.sleep(LOOK_S)
+        looks += wait_s == LOOK_S
+        await asyncio.sleep(wait_s)
 
 
 async def _show_drift(topics: KafkaTopics, metrics: Metrics) -> None:

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from threadlog.telemetry.registry import Children, Registry
-from threadlog.telemetry.table import ResumeOutcome
+from threadlog.telemetry.table import ResumeOutcome, StreamEnd
 
 
 class HttpMetrics:
@@ -24,3 +24,8 @@ class HttpMetrics:
         self.streams[("http",)].set(0)
         for outcome in get_args(ResumeOutcome):
             self.resumes[(outcome,)].inc(0)
+        for reason in get_args(StreamEnd):
+            self.closed[(reason,)].inc(0)
+        for limit in ("requests", "streams", "bytes"):
+            self.rejected[(limit,)].inc(0)
+        self.dropped[("delta",)].inc(0)

@@ -6,7 +6,7 @@ has the clock. An event type, reason or result that is not in its closed set cou
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import assert_never, get_args
+from typing import get_args
 
 from prometheus_client.exposition import choose_encoder
 
@@ -82,26 +82,27 @@ class Metrics:
         What may never happen is shown from the start: an alert needs the zero before the one.
         """
         self._registry.services.add(service)
-        if service != "projection":
+        if service == "gateway":
+            self.http.expect()
+        elif service != "metering":
+            self._expect_worker(service)
+        if service in ("planner", "tool_runner", "gateway"):
             for failure in get_args(AppendFailure):
                 self._append_errors[service, failure].inc(0)
-        match service:
-            case "gateway":
-                self.http.expect()
-            case "projection":
-                for reason in get_args(DeadLetterReason):
-                    self._dead_letters[service, reason].inc(0)
-                self._unresolved[(service,)].set(0)
-            case "planner" | "tool_runner":
-                for result in get_args(ClaimResult):
-                    self._claims[service, result].inc(0)
-                self.tools.expect(runs=service == "tool_runner")
-                if service == "planner":
-                    self.turns.expect()
-            case "metering":
-                pass
-            case _:
-                assert_never(service)
+
+    def _expect_worker(self, service: Service) -> None:
+        for found in get_args(SnapshotResult):
+            self._snapshots[(found,)].inc(0)
+        if service == "projection":
+            for reason in get_args(DeadLetterReason):
+                self._dead_letters[service, reason].inc(0)
+            self._unresolved[(service,)].set(0)
+            return
+        for result in get_args(ClaimResult):
+            self._claims[service, result].inc(0)
+        self.tools.expect(runs=service == "tool_runner")
+        if service == "planner":
+            self.turns.expect()
 
     def page(self, accept: str = "") -> tuple[str, bytes]:
         """All of it, and of which type; OpenMetrics, with its exemplars, for who accepts that."""
