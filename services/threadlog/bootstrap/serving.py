@@ -17,6 +17,7 @@ from threadlog.adapters.kafka.group import KafkaGroup
 from threadlog.adapters.kafka.members import KafkaMembers
 from threadlog.adapters.kafka.topics import KafkaTopics
 from threadlog.adapters.sandbox.instances import RunnerFolder
+from threadlog.bootstrap.actor_sample import ActorSample
 from threadlog.bootstrap.cluster import Cluster, open_cluster
 from threadlog.bootstrap.embedded import Notice, arm_faults, checked_tools, die, make_data_folder
 from threadlog.bootstrap.log_watch import LogWatch
@@ -30,7 +31,7 @@ from threadlog.bootstrap.models import (
     load_prices,
     named_models,
 )
-from threadlog.bootstrap.sampling import ActorSample, broken_threads, show_clients, watch_log
+from threadlog.bootstrap.sampling import broken_threads, show_clients, watch_log
 from threadlog.errors import TransientError
 from threadlog.ids import Partition, Position, WorkerId, draw
 from threadlog.limits import LANES_MAX

@@ -6,12 +6,14 @@ from typing import get_args
 
 import pytest
 from prometheus_client import REGISTRY
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from threadlog.events.catalog import CATALOG_DIGEST
 from threadlog.events.content import ModelRef, Usage
 from threadlog.telemetry.gateway import HttpMeter
 from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.owners import owners
 from threadlog.telemetry.planner import TurnMeter
 from threadlog.telemetry.table import ROWS, MismatchPlace, Name, Service
 from threadlog.thread.state import FOLD_VERSION
@@ -248,3 +250,35 @@ def test_threads_lose_no_count() -> None:
     for thread in threads:
         thread.join()
     assert list(samples(metrics)["threadlog_claims_total"].values()) == [8_000]
+
+
+def test_who_accepts_openmetrics_is_given_the_traces_and_nobody_else() -> None:
+    metrics = Metrics()
+    metrics.turns.finished("completed", 1.5, trace_id="4bf92f3577b34da6a3ce929d0e0e4736")
+    metrics.appended("planner", ["turn.started"], 0.02, "4bf92f3577b34da6a3ce929d0e0e4737")
+    kind, plain = metrics.page()
+    assert kind.startswith("text/plain")
+    assert b"4bf92f" not in plain
+    kind, page = metrics.page("application/openmetrics-text;version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    found = [
+        sample.exemplar.labels["trace_id"]
+        for family in openmetrics(page.decode())
+        for sample in family.samples
+        if sample.exemplar is not None
+    ]
+    assert [trace[-1] for trace in sorted(found)] == ["6", "7"]
+
+
+@pytest.mark.parametrize("service", get_args(Service))
+def test_a_process_shows_what_its_service_owns_and_nothing_else(service: Service) -> None:
+    metrics = moved()
+    alone = Metrics()
+    alone.expect(service)
+    shown = {f"{name}" for name in ROWS if service in owners(name)}
+    families = {
+        f"{f.name}_total" if f.type == "counter" else f.name
+        for f in text_string_to_metric_families(alone.text().decode())
+    }
+    assert families == shown
+    assert len(samples(metrics)) > len(samples(alone))
