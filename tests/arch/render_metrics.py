@@ -68,7 +68,7 @@ A service of a cluster serves them as Prometheus text at `/metrics` of a port of
 thread, event or user, or free text. Histograms have one of two sets of bounds, in seconds: short,
 {short}; long, {long}.
 
-A process shows what its service shows, and nothing else. `threadlog up` shows all of it, but for
+A process shows what its service shows, and nothing else. `threadlog up` shows them all, but for
 what is of Kafka, when `THREADLOG_METRICS__PORT` is set. Who accepts OpenMetrics is given that, with
 exemplars. `threadlog_turn_duration_seconds` and the hops from one event to another compare times
 that are in the events: of two machines, where a hop has two writers.
