@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers.events import thread_id
-from tests.helpers.fakes import StepModel, StepTools, reply
+from tests.helpers.fakes import StepModel, StepTools, cli, reply
 from tests.helpers.service_world import World
 from tests.helpers.thread_events import (
     MODEL,
@@ -88,6 +88,30 @@ async def test_F103_a_turn_whose_planner_died_is_counted_once_and_from_its_begin
         async with world.planner(model, "p3"):
             await world.quiet()
         assert turn_sums(counted(world)) == (1, 5.0)
+
+
+async def test_F103_what_two_workers_read_is_counted_by_the_one_that_wrote_it() -> None:
+    model, tools = StepModel(), StepTools()
+    async with World() as world:
+        metered(world)
+        async with (
+            world.planner(model, "p1"),
+            world.planner(model, "p2"),
+            world.tool_runner(tools, "t1"),
+            world.tool_runner(tools, "t2"),
+        ):
+            await world.go(*START)
+            (await model.asked()).answer(reply("", cli("make"), cli("make"), ("unknown", "{}")))
+            for _ in range(2):
+                (await tools.started()).finish()
+            (await model.asked()).answer(reply("answer"))
+            await world.until(lambda: world.state().verdict == "completed")
+            await world.quiet()
+        found = counted(world)
+    assert turn_sums(found)[0] == 1
+    calls = {labels: n for labels, n in found["threadlog_tool_calls_total"].items() if n}
+    assert calls == {("shell", "ok"): 2, ("none", "not_started"): 1}
+    assert found["threadlog_event_end_to_end_seconds_count"][("accept_to_turn",)] == 1
 
 
 async def test_a_request_that_failed_is_counted_by_why_and_the_next_one_apart() -> None:
