@@ -5,13 +5,13 @@ Run as `python tests/arch/render_metrics.py --write` or `--check`.
 
 import sys
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.arch.tree import ROOT
-from threadlog.telemetry import table
+from threadlog.telemetry import labels, owners, table
 
 TARGET = ROOT / "docs/metrics.md"
 
@@ -20,19 +20,24 @@ LABELS: Final[dict[str, str | object]] = {
     "service": table.Service,
     "source": table.Service,
     "type": "a type of event that this version knows, or `other`",
-    "outcome": "of records and of streams, below",
+    "outcome": "of records, streams, turns, model requests and calls, below",
     "route": "the template of a path, or `unmatched`",
     "method": "of HTTP, or `other`",
     "code": "of HTTP",
     "surface": "`http`",
-    "kind": "`delta`",
+    "kind": "of frames (`delta`) and of tokens, below",
+    "provider": "a provider that this version knows, or `other`",
+    "model": "a model that the settings name, in any place, or `other`",
+    "command": labels.Command,
+    "setting": labels.TopicSetting,
+    "client": labels.Client,
     "limit": "`requests`, `streams` or `bytes`",
     "result": "of claims and of snapshots, below",
     "reason": "of appends, dead letters and streams, below",
     "group": "a consumer group, `<prefix>.planner`",
     "topic": "a topic, `<prefix>.events`",
     "partition": "the number of a partition",
-    "hop": "`append_to_view`",
+    "hop": labels.Hop,
     "where": table.MismatchPlace,
     "dependency": table.Dependency,
     "version": "of Threadlog",
@@ -45,6 +50,10 @@ SETS: Final[dict[str, object]] = {
     "`threadlog_stream_resumes_total`, `outcome`": table.ResumeOutcome,
     "`threadlog_stream_closed_total`, `reason`": table.StreamEnd,
     "`threadlog_claims_total`, `result`": table.ClaimResult,
+    "`threadlog_turn_duration_seconds`, `outcome`": labels.TurnOutcome,
+    "`threadlog_model_attempts_total`, `outcome`": Literal[labels.ATTEMPT_OUTCOMES],
+    "`threadlog_model_tokens_total`, `kind`": labels.TokenKind,
+    "`threadlog_tool_calls_total`, `outcome`": labels.ToolOutcome,
     "`threadlog_snapshot_reads_total`, `result`": table.SnapshotResult,
     "`threadlog_event_append_errors_total`, `reason`": table.AppendFailure,
     "`threadlog_dead_letters_total`, `reason`": table.DeadLetterReason,
@@ -59,8 +68,13 @@ A service of a cluster serves them as Prometheus text at `/metrics` of a port of
 thread, event or user, or free text. Histograms have one of two sets of bounds, in seconds: short,
 {short}; long, {long}.
 
-| metric | kind | labels | what it says |
-|---|---|---|---|
+A process shows what its service shows, and nothing else. `threadlog up` shows them all, but for
+what is of Kafka, when `THREADLOG_METRICS__PORT` is set. Who accepts OpenMetrics is given that, with
+exemplars. `threadlog_turn_duration_seconds` and the hops from one event to another compare times
+that are in the events: of two machines, where a hop has two writers.
+
+| metric | kind | labels | shown by | what it says |
+|---|---|---|---|---|
 """
 
 
@@ -71,12 +85,16 @@ def render() -> str:
         kind: str = row.kind
         if row.kind == "histogram":
             kind += ", short" if row.buckets is table.SHORT_S else ", long"
-        labels = ", ".join(f"`{label}`" for label in row.labels)
-        lines.append(f"| `{name}` | {kind} | {labels} | {row.text} |")
+        named = ", ".join(f"`{label}`" for label in row.labels)
+        shown = owners.owners(name)
+        by = "any" if shown == get_args(table.Service) else ", ".join(shown)
+        lines.append(f"| `{name}` | {kind} | {named} | {by} | {row.text} |")
     lines += ["", "| label | values |", "|---|---|"]
     lines += [f"| `{label}` | {said(values)} |" for label, values in LABELS.items()]
     lines += ["", "| label of | values |", "|---|---|"]
     lines += [f"| {label} | {said(values)} `other` |" for label, values in SETS.items()]
+    lines += ["", "Not there yet, for want of a source:", ""]
+    lines += [f"- {names}: {why}" for names, why in owners.LATER.items()]
     bounds = {"short": table.SHORT_S, "long": table.LONG_S}
     header = {name: f"{each[0]:g} to {each[-1]:g}" for name, each in bounds.items()}
     return HEADER.format(**header) + "\n".join(lines) + "\n"

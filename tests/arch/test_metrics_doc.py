@@ -19,7 +19,7 @@ def test_names_and_rows_are_the_same() -> None:
 
 def test_names_say_their_kind_and_unit() -> None:
     for name, row in ROWS.items():
-        assert re.fullmatch(r"threadlog(_[a-z]+)+", name)
+        assert re.fullmatch(r"threadlog(_[a-z0-9]+)+", name)
         assert name.endswith("_total") == (row.kind == "counter"), name
         assert row.kind != "histogram" or name.endswith("_seconds"), name
 

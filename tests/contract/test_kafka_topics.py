@@ -1,11 +1,12 @@
 """What the broker must look like, who changes it, and where pointers to bad records go."""
 
 import asyncio
+import dataclasses
 import json
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -22,7 +23,7 @@ from threadlog.adapters.kafka.config import KafkaConfig, KafkaSecurity
 from threadlog.adapters.kafka.dead_letters import DeadLetterViews
 from threadlog.adapters.kafka.topics import KafkaTopics, TopicsWanted
 from threadlog.errors import LogUnavailableError, RefusedError, TransientError
-from threadlog.ids import NO_POSITION, Partition, Position, TenantId, ThreadId
+from threadlog.ids import NO_POSITION, Partition, Position, TenantId, ThreadId, draw
 from threadlog.ports.views import (
     DeadLetter,
     OpenThreads,
@@ -289,3 +290,43 @@ def count_pointers(config: KafkaConfig) -> int:
     _, end = consumer.get_watermark_offsets(place, DEADLINE_S)
     consumer.close()
     return int(end)
+
+
+async def test_F103_drift_is_what_differs_from_the_pinned_and_nothing_else(
+    config: KafkaConfig,
+) -> None:
+    topics = KafkaTopics(config)
+    await topics.apply(WANTED)
+    found = await topics.drift()
+    assert len(found) == 8
+    assert not any(found.values())
+    configure(config, retention_ms="1000")
+    async with asyncio.timeout(DEADLINE_S):
+        while not any((found := await topics.drift()).values()):
+            await asyncio.sleep(0.01)
+    assert [key for key, differs in found.items() if differs] == [
+        (config.events_topic, "retention.ms")
+    ]
+    other = KafkaTopics(dataclasses.replace(config, partitions=4))
+    assert (await other.drift())[config.events_topic, "partitions"]
+
+
+async def test_F103_records_behind_an_open_transaction_are_counted_until_it_ends(
+    config: KafkaConfig,
+) -> None:
+    topics = KafkaTopics(config)
+    await topics.apply(WANTED)
+    append_raw(config, [(None, [], b"ours")])
+    assert await topics.foreign([0, 2]) == {0: 0, 2: 0}
+    settings = {"bootstrap.servers": config.bootstrap, "transactional.id": draw()}
+    stranger = Producer(settings)
+    stranger.init_transactions(DEADLINE_S)
+    stranger.begin_transaction()
+    stranger.produce(config.events_topic, b"theirs", b"stranger", 0)
+    stranger.flush(DEADLINE_S)
+    append_raw(config, [(None, [], b"ours")])
+    assert (await topics.foreign([0]))[0] == 2
+    stranger.abort_transaction(DEADLINE_S)
+    async with asyncio.timeout(DEADLINE_S):
+        while any((await topics.foreign([0])).values()):
+            await asyncio.sleep(0.01)

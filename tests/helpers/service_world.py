@@ -22,6 +22,7 @@ from threadlog.clock import Clock, ManualClock
 from threadlog.events.envelope import Body, Event
 from threadlog.ids import Position, ThreadId, WorkerId
 from threadlog.limits import LANES_MAX
+from threadlog.planner.meter import NoPlannerMeter
 from threadlog.planner.prices import NO_PRICES
 from threadlog.planner.service import Planner, PlannerPorts
 from threadlog.ports.log import Log
@@ -30,7 +31,12 @@ from threadlog.ports.tools import Tools
 from threadlog.projection.service import Projection, ProjectionPorts
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
+from threadlog.runtime.meter import NoMeter
 from threadlog.runtime.shared_fold import SharedFold
+from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.planner import TurnMeter
+from threadlog.telemetry.service import ServiceMeter
+from threadlog.telemetry.table import Service
 from threadlog.thread.fold import Judgement, judge
 from threadlog.thread.state import ThreadState
 from threadlog.tool_runner.service import SLOTS, ToolRunner
@@ -51,6 +57,8 @@ class World:
         self.members = MemoryMembers()
         self.clock: Clock = ManualClock()
         self.lanes_max = LANES_MAX
+        self.metrics: Metrics | None = None
+        """Where services count; None: nowhere."""
         self.states: dict[ThreadId, ThreadState] = {}
         self.judged: list[tuple[Event, Judgement]] = []
         self._folded = 0
@@ -146,7 +154,7 @@ class World:
 
     # -- services
 
-    def actor_ports(self, log: Log | None = None) -> ActorPorts:
+    def actor_ports(self, log: Log | None = None, service: Service = "planner") -> ActorPorts:
         """What an actor needs, with a log of its own if one is given."""
         loader = Loader(self.views, self.snapshots)
         return ActorPorts(
@@ -155,6 +163,9 @@ class World:
             self.members,
             self.clock,
             SharedFold(),
+            NoMeter()
+            if self.metrics is None
+            else ServiceMeter(self.metrics, service, self.clock.now_ms),
             lanes_max=self.lanes_max,
         )
 
@@ -164,7 +175,15 @@ class World:
     ) -> AsyncIterator[Planner]:
         """A planner runs on what is in the log; its process is gone afterwards."""
         planner = Planner(
-            PlannerPorts(self.actor_ports(log), {}, model, self.blobs, self.notify, NO_PRICES),
+            PlannerPorts(
+                self.actor_ports(log),
+                {},
+                model,
+                self.blobs,
+                self.notify,
+                NO_PRICES,
+                NoPlannerMeter() if self.metrics is None else TurnMeter(self.metrics),
+            ),
             WorkerId(worker),
         )
         async with self._running(planner, worker):
@@ -175,7 +194,7 @@ class World:
         self, tools: Tools, worker: str = "t1", log: Log | None = None, slots: int = SLOTS
     ) -> AsyncIterator[ToolRunner]:
         """A tool-runner runs on what is in the log; its process is gone afterwards."""
-        ports = self.actor_ports(log)
+        ports = self.actor_ports(log, "tool_runner")
         runner = ToolRunner(ports, tools, self.blobs, WorkerId(worker), Slots(slots))
         async with self._running(runner, worker):
             yield runner

@@ -23,12 +23,16 @@ from tests.helpers.thread_events import (
     turn_of,
     turn_started,
 )
+from tests.unit.telemetry.test_metrics import samples
 from threadlog.adapters.memory.notify import MemoryNotify
 from threadlog.gateway.app import create_app
+from threadlog.gateway.meter import GatewayMeter, NoGatewayMeter
 from threadlog.gateway.server import GatewayServer
 from threadlog.ids import Seq, TenantId, ThreadId, TurnId
 from threadlog.ports.notify import Frame, LiveDelta, Notify, SoFar
 from threadlog.ports.views import StoredEvent, ThreadRow, Views
+from threadlog.telemetry.gateway import HttpMeter
+from threadlog.telemetry.metrics import Metrics
 
 OPENED = (created(), configured(), message(), turn_started())
 SOON_S = 5.0
@@ -151,10 +155,14 @@ class LateListener:
 
 @asynccontextmanager
 async def gateway(
-    world: World, *, views: object = None, notify: Notify | None = None
+    world: World,
+    *,
+    views: object = None,
+    notify: Notify | None = None,
+    meter: GatewayMeter | None = None,
 ) -> AsyncIterator[str]:
     """The address of a gateway over this world."""
-    ports = gateway_ports(world)
+    ports = replace(gateway_ports(world), meter=meter or NoGatewayMeter())
     ports = replace(ports, views=cast(Views, views or world.views), notify=notify or world.notify)
     listener = loopback()
     server = GatewayServer(create_app(ports), [listener], grace_s=1.0, stopping=ports.stopping)
@@ -219,6 +227,38 @@ async def test_F82_an_event_between_the_range_and_the_follower_is_not_missed() -
         async with gateway(world, views=LateViews(world)) as at, joined(at, head) as stream:
             frames = await taken(stream, lambda frame: not frame.event)
         assert shown(frames) == [head + 1]
+
+
+@dataclass
+class HoleyViews:
+    """Views that lack an event in the middle, as they never should."""
+
+    world: World
+
+    async def thread(self, tenant: TenantId, thread: ThreadId) -> ThreadRow | None:
+        return await self.world.views.thread(tenant, thread)
+
+    async def events(
+        self, tenant: TenantId, thread: ThreadId, *, first: Seq, last: Seq, limit: int
+    ) -> Sequence[StoredEvent]:
+        views = self.world.views
+        found = await views.events(tenant, thread, first=first, last=last, limit=limit)
+        return [stored for stored in found if stored.seq != 1]
+
+
+async def test_F103_an_event_that_the_views_lack_is_counted_as_a_gap() -> None:
+    metrics = Metrics()
+    async with World() as world:
+        await world.go(*OPENED)
+        head = await settled(world)
+        views = HoleyViews(world)
+        async with (
+            gateway(world, views=views, meter=HttpMeter(metrics)) as at,
+            joined(at, -1) as stream,
+        ):
+            frames = await taken(stream, lambda frame: frame.id == str(head))
+        assert 1 not in shown(frames)
+    assert samples(metrics)["threadlog_stream_resumes_total"][("gap",)] == 1
 
 
 async def test_F82_an_event_while_the_range_is_read_is_not_missed() -> None:

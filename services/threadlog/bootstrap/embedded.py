@@ -33,7 +33,7 @@ from threadlog.bootstrap.models import (
     load_models,
     load_prices,
 )
-from threadlog.bootstrap.services import Ports, Services
+from threadlog.bootstrap.services import Counting, Ports, Services
 from threadlog.bootstrap.sockets import listen, socket_path
 from threadlog.clock import SystemClock, rfc3339
 from threadlog.commands.service import Commands
@@ -56,10 +56,14 @@ Notice = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a command says beside the settings: who acts, and the scripted model's script."""
+    """What a command says beside the settings: who acts, and the scripted model's script.
+
+    Shapes:  `counting`: where the services count; None: nowhere.
+    """
 
     actor: str
     script: Path | None = None
+    counting: Counting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,7 @@ class Runtime:
             stack.close()
             lock.release()
             raise
-        services = _services(file, instance, models, tools, prices)
+        services = _services(file, instance, models, tools, prices, options.counting)
         holder = replace(holder, socket=str(address), token_file=str(secret))
         model = known_model(settings, options.script)
         place = Place(settings, holder, address, token, options.actor, hashes, model, stack)
@@ -296,10 +300,18 @@ async def serve(
 ) -> None:
     """`threadlog up`: the runtime runs until `stop` is set or a service fails.
 
-    Raises:  LockedError: another process holds the file.
+    Effects: metrics are served if the settings name a port for them.
+    Raises:  LockedError: another process holds the file. RefusedError: the port is taken.
     """
-    runtime = await Runtime.start(settings, options, notice)
+    counting = None
+    if settings.metrics.port is not None:
+        # Only then: importing it takes a while.
+        pages = await asyncio.to_thread(importlib.import_module, "threadlog.bootstrap.counting")
+        counting = pages.FileCounting(settings)
+    runtime = await Runtime.start(settings, replace(options, counting=counting), notice)
     try:
+        if counting is not None:
+            notice(f"metrics on {counting.serve(settings, runtime.services)}")
         address = await runtime.serve_loopback()
         if settings.gateway.port is None and not address.endswith(":8080"):
             notice("port 8080 is taken: another one is used; THREADLOG_GATEWAY__PORT names one")
@@ -313,6 +325,8 @@ async def serve(
             raise error
         failed.cancel()
     finally:
+        if counting is not None:
+            counting.close()
         await runtime.stop()
 
 
@@ -322,6 +336,7 @@ def _services(
     models: Mapping[str, Model],
     tools: Tools,
     prices: Prices,
+    counting: Counting | None,
 ) -> Services:
     """The services of process `instance` on this file."""
     clock, views, members = SystemClock(), SqliteViews(file), LockMembers()
@@ -338,6 +353,7 @@ def _services(
         unknown_model=MissingModel(),
         tools=tools,
         prices=prices,
+        counting=counting,
     )
     planner, runner = WorkerId(f"p-{instance}"), WorkerId(f"t-{instance}")
     members.register(planner)

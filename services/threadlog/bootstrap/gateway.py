@@ -22,6 +22,7 @@ from threadlog.events.content import ModelRef
 from threadlog.gateway.app import create_app
 from threadlog.gateway.auth import LOOPBACK
 from threadlog.gateway.freshness import Freshness
+from threadlog.gateway.meter import NoGatewayMeter
 from threadlog.gateway.ports import LOCAL_KEY_ID, GatewayOptions, GatewayPorts
 from threadlog.gateway.server import GatewayServer
 from threadlog.ids import Partition, Position, TenantId, ThreadId
@@ -66,6 +67,7 @@ def embedded_ports(
     def home(_: TenantId, __: ThreadId) -> Partition:
         return Partition(0)
 
+    meter = NoGatewayMeter() if ports.counting is None else ports.counting.gateway()
     others = KeysFile(settings.keys_file(), ports.clock)
     fallback = secrets.token_bytes(32)
     return GatewayPorts(
@@ -81,6 +83,7 @@ def embedded_ports(
         options=gateway_options(settings, fingerprints, is_local=True, model=user.model),
         signing_key=lambda: others.signing_key() or fallback,
         stopping=asyncio.Event(),
+        meter=meter,
     )
 
 

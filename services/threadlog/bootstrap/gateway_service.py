@@ -28,6 +28,7 @@ from threadlog.bootstrap.log_watch import LogWatch
 from threadlog.bootstrap.loop_health import Health
 from threadlog.bootstrap.metered import MeteredAppender
 from threadlog.bootstrap.models import known_model
+from threadlog.bootstrap.sampling import show_clients, watch_log
 from threadlog.errors import ThreadlogError, TransientError
 from threadlog.gateway.freshness import Freshness
 from threadlog.gateway.ports import GatewayPorts
@@ -60,6 +61,8 @@ async def serve_gateway(settings: Settings, notice: Notice, stop: asyncio.Event)
         )
         metrics, keys = Metrics(), KeysFile(settings.keys_file(), cluster.clock)
         metrics.expect("gateway")
+        topics = cluster.config.events_topic, cluster.config.dead_letters_topic
+        metrics.log.expect(topics, reads=False)
         ports = _ports(settings, cluster, metrics, keys)
         listener = tcp_listener(settings, is_choosy=True)
         stack.callback(listener.close)
@@ -67,7 +70,8 @@ async def serve_gateway(settings: Settings, notice: Notice, stop: asyncio.Event)
         pages = _pages(settings, metrics, health)
         stack.callback(pages.close)
         stack.push_async_callback(keys.save_uses)
-        for work in (_beat(health, ports), _sample(cluster, metrics), save_uses(keys)):
+        watching = watch_log(cluster, metrics, "gateway", None)
+        for work in (_beat(health, ports), _sample(cluster, metrics), save_uses(keys), watching):
             task = asyncio.create_task(work)
             stack.callback(task.cancel)
         server = serve_app(ports, [listener])
@@ -147,6 +151,7 @@ async def _sample(cluster: Cluster, metrics: Metrics) -> None:
     while True:
         await asyncio.sleep(_SAMPLE_S)
         metrics.up("kafka", await _answers(cluster.log.end_of(partition)))
+        show_clients(cluster, metrics)
         metrics.up("redis", await _answers(cluster.views.partition(partition).watermark()))
 
 

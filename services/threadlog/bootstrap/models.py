@@ -170,6 +170,22 @@ def known_model(settings: Settings, script: Path | None) -> ModelRef | None:
     return None
 
 
+def named_models(settings: Settings) -> frozenset[ModelRef]:
+    """The models that the settings name, in whatever place: they have labels of their own.
+
+    Raises:  UsageError: the price list cannot be read.
+    """
+    named = [*load_prices(settings).models, *settings.gateway.models]
+    named += [f"{provider}/{found.model}" for provider, found in _configured().items()]
+    named += [settings.model or ""]
+    found = {known_model(settings, None)} - {None}
+    for text in named:
+        provider, _, name = text.partition("/")
+        if provider in PROVIDERS and name not in ("", "None"):
+            found.add(ModelRef(provider=provider, name=name))
+    return frozenset(each for each in found if each is not None)
+
+
 def _configured() -> dict[str, _Found]:
     """The providers with an address that can be asked from here, by name."""
     found = {provider: remote.settings() for provider, remote in _REMOTES.items()}

@@ -4,11 +4,14 @@ import asyncio
 import gc
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 from threadlog.clock import Clock
+from threadlog.gateway.meter import GatewayMeter
 from threadlog.ids import Position, ThreadId, WorkerId
 from threadlog.limits import DRAIN_TIMEOUT_MS
+from threadlog.planner.meter import NoPlannerMeter, PlannerMeter
 from threadlog.planner.prices import NO_PRICES, Prices
 from threadlog.planner.service import Planner, PlannerPorts
 from threadlog.ports.blobs import SizedBlobs
@@ -25,6 +28,7 @@ from threadlog.ports.views import (
 from threadlog.projection.service import GATHER_MS, Projection, ProjectionPorts
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
+from threadlog.runtime.meter import Meter
 from threadlog.runtime.shared_fold import SharedFold
 from threadlog.tool_runner.service import SLOTS, ToolRunner
 from threadlog.tool_runner.slots import Slots
@@ -32,11 +36,32 @@ from threadlog.tool_runner.slots import Slots
 _log = logging.getLogger("threadlog.services")
 
 
+class Counting(Protocol):
+    """Where the services of one process count."""
+
+    def actor(self, ports: ActorPorts, service: Literal["planner", "tool_runner"]) -> ActorPorts:
+        """The same ports, with what is appended and done counted."""
+        ...
+
+    def projection(self) -> Meter:
+        """The counters of the projection."""
+        ...
+
+    def turns(self) -> PlannerMeter:
+        """What the planner counts beside."""
+        ...
+
+    def gateway(self) -> GatewayMeter:
+        """The counters of the gateway."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Everything the services need of the world.
 
-    Shapes:  `slots`: calls that run at a time. `gather_ms`: as `Projection` has it.
+    Shapes:  `slots`: calls that run at a time. `gather_ms`: as `Projection` has it. `counting`:
+             where the services count; None: nowhere.
     """
 
     log: Log
@@ -53,6 +78,7 @@ class Ports:
     prices: Prices = NO_PRICES
     slots: int = SLOTS
     gather_ms: int = GATHER_MS
+    counting: Counting | None = None
 
 
 class Services:
@@ -64,20 +90,26 @@ class Services:
         folding = SharedFold()
         actor = ActorPorts(ports.log, loader, ports.members, ports.clock, folding)
         projected = ProjectionPorts(ports.log, ports.partition, loader, ports.notify, folding)
+        planning = running = actor
+        if (counting := ports.counting) is not None:
+            planning = counting.actor(actor, "planner")
+            running = counting.actor(actor, "tool_runner")
+            projected = replace(projected, meter=counting.projection())
         self.projection = Projection(projected, ports.gather_ms)
         self.planner = Planner(
             PlannerPorts(
-                actor,
+                planning,
                 ports.models,
                 ports.unknown_model,
                 ports.blobs,
                 ports.notify,
                 ports.prices,
+                NoPlannerMeter() if counting is None else counting.turns(),
             ),
             planner_id,
         )
         self.tool_runner = ToolRunner(
-            actor, ports.tools, ports.blobs, runner_id, Slots(ports.slots)
+            running, ports.tools, ports.blobs, runner_id, Slots(ports.slots)
         )
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -17,12 +17,21 @@ from threadlog.adapters.kafka.group import KafkaGroup
 from threadlog.adapters.kafka.members import KafkaMembers
 from threadlog.adapters.kafka.topics import KafkaTopics
 from threadlog.adapters.sandbox.instances import RunnerFolder
+from threadlog.bootstrap.actor_sample import ActorSample
 from threadlog.bootstrap.cluster import Cluster, open_cluster
 from threadlog.bootstrap.embedded import Notice, arm_faults, checked_tools, die, make_data_folder
 from threadlog.bootstrap.log_watch import LogWatch
 from threadlog.bootstrap.loop_health import Health
 from threadlog.bootstrap.metered import MeteredLog
-from threadlog.bootstrap.models import MissingModel, close_models, load_models, load_prices
+from threadlog.bootstrap.models import (
+    PROVIDERS,
+    MissingModel,
+    close_models,
+    load_models,
+    load_prices,
+    named_models,
+)
+from threadlog.bootstrap.sampling import broken_threads, show_clients, watch_log
 from threadlog.errors import TransientError
 from threadlog.ids import Partition, Position, WorkerId, draw
 from threadlog.limits import LANES_MAX
@@ -39,6 +48,7 @@ from threadlog.runtime.owned import OwnedActor
 from threadlog.runtime.shared_fold import SharedFold
 from threadlog.settings import Settings
 from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.planner import TurnMeter
 from threadlog.telemetry.server import MetricsServer
 from threadlog.telemetry.service import ServiceMeter
 from threadlog.telemetry.table import Service
@@ -123,6 +133,7 @@ async def serve_service(
             open_cluster(settings, name, instance, on_fatal=die)
         )
         metrics = Metrics()
+        metrics.log.expect(_topics(cluster) if name == "projection" else (), reads=True)
         meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
         process = Process(cluster, metrics, meter, label)
         members = KafkaMembers(cluster.config)
@@ -139,6 +150,8 @@ async def serve_service(
         stack.callback(server.close)
         sampling = asyncio.create_task(_sample(process, assignment, group, health))
         stack.callback(sampling.cancel)
+        watching = asyncio.create_task(watch_log(cluster, metrics, label, assignment))
+        stack.callback(watching.cancel)
         host, bound = server.address
         drain_ms = settings.worker.drain_timeout_ms
         failure: Exception | None = None
@@ -158,6 +171,10 @@ async def serve_service(
             await assignment.stop(drain_ms)
         if failure is not None:
             raise failure
+
+
+def _topics(cluster: Cluster) -> tuple[str, ...]:
+    return cluster.config.events_topic, cluster.config.dead_letters_topic
 
 
 def _serve_pages(
@@ -249,6 +266,7 @@ def _projection(process: Process, partition: Partition) -> OwnedProjection:
 async def _planners(settings: Settings, process: Process, members: Members) -> AsyncIterator[Make]:
     cluster = process.cluster
     models = await load_models(settings, None)
+    process.metrics.models.allow(named_models(settings), PROVIDERS)
     prices, missing = load_prices(settings), MissingModel()
 
     def make(partition: Partition) -> OwnedActor:
@@ -259,6 +277,7 @@ async def _planners(settings: Settings, process: Process, members: Members) -> A
             cluster.blobs,
             cluster.notify,
             prices,
+            TurnMeter(process.metrics),
         )
         planner = Planner(ports, process.worker)
         return OwnedActor(planner, process.log(partition), cluster.views.partition(partition))
@@ -308,6 +327,8 @@ async def _sample(
     cluster, rebalances = process.cluster, 0
     known: dict[Partition, Position] = {}
     records: dict[int, int] = {}
+    service = process.service
+    actors_shown = None if service == "projection" else ActorSample(metrics, service)
     while True:
         health.beat(assignment.waits_for)
         await asyncio.sleep(_SAMPLE_S)
@@ -335,5 +356,7 @@ async def _sample(
             metrics.rebalanced(cluster.config.group)
             rebalances += 1
         actors = [s.actor for s in services.values() if isinstance(s, OwnedActor)]
-        metrics.lanes(process.service, sum(len(a.worker.lanes) for a in actors))
-        metrics.window(process.service, sum(a.worker.ledger.open_count for a in actors))
+        if actors_shown is not None:
+            actors_shown.sample(actors, cluster.clock.mono_ms())
+        metrics.quarantined(broken_threads(services.values()))
+        show_clients(cluster, metrics)

@@ -12,12 +12,21 @@ class GatewayMeter(Protocol):
         """A request is being answered."""
         ...
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        """It was answered. `route`: the template of its path, never the path."""
+    def answered(
+        self, route: str, method: str, status: int, seconds: float, trace_id: str | None = None
+    ) -> None:
+        """It was answered. `route`: the template of its path, never the path.
+
+        `trace_id`: the trace that it belongs to, None for none.
+        """
         ...
 
     def stream_began(self, resume: ResumeOutcome) -> None:
         """A stream is open."""
+        ...
+
+    def stream_gap(self) -> None:
+        """A stream goes on behind an event that is missing."""
         ...
 
     def stream_ended(self, reason: StreamEnd) -> None:
@@ -43,10 +52,15 @@ class NoGatewayMeter:
     def began(self) -> None:
         """Not counted."""
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+    def answered(
+        self, route: str, method: str, status: int, seconds: float, trace_id: str | None = None
+    ) -> None:
         """Not counted."""
 
     def stream_began(self, resume: ResumeOutcome) -> None:
+        """Not counted."""
+
+    def stream_gap(self) -> None:
         """Not counted."""
 
     def stream_ended(self, reason: StreamEnd) -> None:

@@ -322,6 +322,9 @@ class _Watch:
                 yield frame.data
 
     def _event(self, frame: EventFrame) -> bytes:
+        if frame.seq != self._at + 1:
+            # The views owe every event; the client is given what there is, and people are told.
+            self.reader.ports.meter.stream_gap()
         self._at = frame.seq
         if frame.ends_turn and self._is_live and self.wanted.until == "turn":
             self._is_over = True

@@ -10,15 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from threadlog.clock import rfc3339
 from threadlog.errors import ModelError
 from threadlog.events.content import OutputPart, TextPart, ThinkingPart
 from threadlog.events.envelope import Body, Event
 from threadlog.events.step import ModelAttemptFailed, ModelCall, StepReleased, StepStarted
 from threadlog.ids import WorkerId, caused_id
 from threadlog.limits import CALLS_PER_STEP_MAX
+from threadlog.planner.attempt import Attempt
+from threadlog.planner.meter import NoPlannerMeter, PlannerMeter
 from threadlog.planner.planning import Planning, Request
 from threadlog.planner.prices import Prices
 from threadlog.planner.results import Answered, Failed, Interrupted, Result, result_body
+from threadlog.planner.timing import TurnTimes
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.model import Delta, Model, ModelReply
 from threadlog.ports.notify import LiveDelta, Notify
@@ -40,6 +44,7 @@ class Planned(Acting):
 
     content: Content | None = field(default_factory=Content)
     is_reading: bool = False
+    times: TurnTimes = field(default_factory=TurnTimes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class PlannerPorts:
     blobs: Blobs
     notify: Notify
     prices: Prices
+    meter: PlannerMeter = field(default_factory=NoPlannerMeter)
 
 
 class Planner(Actor[Planned]):
@@ -72,7 +78,9 @@ class Planner(Actor[Planned]):
         lane.own.content = None if loaded.state.head >= 0 else Content()
 
     def learn(self, lane: Lane[Planned], event: Event) -> None:
-        """Content follows the accepted events."""
+        """Content follows the accepted events; what this planner ended is counted."""
+        is_own = event.worker == self.worker_id
+        lane.own.times.learn(event, self._planner_ports.meter if is_own else None)
         if lane.own.content is not None:
             lane.own.content.add(event)
 
@@ -187,11 +195,12 @@ class Planner(Actor[Planned]):
         own = lane.own
         while own.content is None:
             state, position = lane.state, lane.position
-            content = Content()
+            content, times = Content(), TurnTimes()
             for event in await patiently(partial(self._ports.loader.accepted, state, position)):
                 content.add(event)
+                times.learn(event, None)
             if lane.state.head == state.head:
-                own.content = content
+                own.content, own.times = content, times
         content, blobs = own.content, self._planner_ports.blobs
         await patiently(lambda: content.load(blobs, lane.tenant_id, missing))
         own.is_reading = False
@@ -203,9 +212,12 @@ class Planner(Actor[Planned]):
         """One model request, its result, its large texts stored."""
         request: Request = claim.job
         pieces: list[Delta] = []
-        live = self._live(lane, claim)
+        live, attempt = self._live(lane, claim), self._attempt(request)
 
         def on_delta(delta: Delta) -> None:
+            if not pieces:
+                attempt.speaks()
+                self._speaks(lane)
             pieces.append(delta)
             live(delta, len(pieces) - 1)
 
@@ -215,16 +227,27 @@ class Planner(Actor[Planned]):
                 request.body, on_delta, may_start=lambda: not claim.is_late(clock.mono_ms())
             )
         except ModelError as error:
+            attempt.ended(error.error_class)
             return Failed(error)
         except asyncio.CancelledError:
             if not claim.stopping:
                 raise
+            attempt.ended("interrupted")
             return self._stopped(lane, pieces)
+        attempt.ended("ok", reply.usage)
+        self._speaks(lane)
         claim.is_over = True
         if len(reply.calls) > CALLS_PER_STEP_MAX:
             text = f"the reply has {len(reply.calls)} calls, more than {CALLS_PER_STEP_MAX}"
             return Failed(ModelError(text, error_class="too_large", retryable=False))
         return await self._stored(lane, reply)
+
+    def _attempt(self, request: Request) -> Attempt:
+        return Attempt(self._planner_ports.meter, self._ports.clock, request.ref)
+
+    def _speaks(self, lane: Lane[Planned]) -> None:
+        now = rfc3339(self._ports.clock.now_ms())
+        lane.own.times.speaks(now, self._planner_ports.meter)
 
     def failed_result(self, error: Exception) -> Result:
         """A model adapter that breaks its word is not asked again."""

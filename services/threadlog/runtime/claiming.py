@@ -119,10 +119,12 @@ class Claiming(ABC, Generic[A]):
         """A check, the effect, which checks again when all is set up for it, then its outcome."""
         reach(f"{self.name}.effect.before")
         try:
-            if claim.is_late(self._ports.clock.mono_ms()):
+            now_ms, meter = self._ports.clock.mono_ms(), self._ports.meter
+            if claim.is_late(now_ms):
                 raise LateError("nothing was set up")
             claim.has_begun = True
-            self._ports.meter.claim("used")
+            meter.claim("used")
+            meter.began((now_ms - claim.sent_ms) / 1_000)
             claim.result = await self.run_effect(lane, claim)
         except LateError:
             claim.status, claim.has_begun = "pending", False

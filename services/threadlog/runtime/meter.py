@@ -14,8 +14,16 @@ class Meter(Protocol):
         """A claim came to this end: `used`, `lost`, `released`, `settled`."""
         ...
 
+    def began(self, seconds: float) -> None:
+        """The effect of a claim began, so long after the claim was sent."""
+        ...
+
     def loaded(self, snapshot: str, seconds: float, records: int) -> None:
         """A thread was loaded, folding so many records; `snapshot` as `load.Loaded` has it."""
+        ...
+
+    def call(self, command: str, outcome: str, seconds: float | None) -> None:
+        """A call that ran, or may have, came to its outcome; `seconds` None: nobody knows them."""
         ...
 
     def dead_letter(self, reason: str) -> None:
@@ -36,7 +44,13 @@ class NoMeter:
     def claim(self, result: str) -> None:
         """Not counted."""
 
+    def began(self, seconds: float) -> None:
+        """Not counted."""
+
     def loaded(self, snapshot: str, seconds: float, records: int) -> None:
+        """Not counted."""
+
+    def call(self, command: str, outcome: str, seconds: float | None) -> None:
         """Not counted."""
 
     def dead_letter(self, reason: str) -> None:

@@ -4,9 +4,8 @@ A method that HTTP does not define, and a path that is no route, are counted as 
 stranger sends makes no new label.
 """
 
-from typing import get_args
-
 from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.registry import observe
 from threadlog.telemetry.table import MismatchPlace, ResumeOutcome, StreamEnd
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"})
@@ -19,25 +18,29 @@ class HttpMeter:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._http = metrics.http
-        self._http.streams[_SURFACE].set(0)
-        for outcome in get_args(ResumeOutcome):
-            self._http.resumes[(outcome,)].inc(0)
+        metrics.expect("gateway")
 
     def began(self) -> None:
         """A request is being answered."""
         self._http.in_flight.inc()
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+    def answered(
+        self, route: str, method: str, status: int, seconds: float, trace_id: str | None = None
+    ) -> None:
         """It was answered."""
         method = method if method in _METHODS else "other"
         self._http.in_flight.dec()
         self._http.answered[route, method, str(status)].inc()
-        self._http.seconds[route, method].observe(seconds)
+        observe(self._http.seconds[route, method], seconds, trace_id)
 
     def stream_began(self, resume: ResumeOutcome) -> None:
         """A stream is open."""
         self._http.streams[_SURFACE].inc()
         self._http.resumes[(resume,)].inc()
+
+    def stream_gap(self) -> None:
+        """Something is missing."""
+        self._http.resumes[("gap",)].inc()
 
     def stream_ended(self, reason: StreamEnd) -> None:
         """It is closed."""

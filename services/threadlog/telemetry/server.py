@@ -1,8 +1,9 @@
 """Metrics and health over HTTP, on a port and on threads of their own.
 
-`/metrics`; `/healthz`: 200 while the process lives and says that it is alive, else 503; `/readyz`:
-the same for being ready. The event loop may be blocked or broken and this still answers. A request
-has a thread and a deadline to itself, so a client that is silent or slow holds up nobody.
+`/metrics`, as OpenMetrics with exemplars for who accepts that; `/healthz`: 200 while the process
+lives and says that it is alive, else 503; `/readyz`: the same for being ready. The event loop may
+be blocked or broken and this still answers. A request has a thread and a deadline to itself, so a
+client that is silent or slow holds up nobody.
 
 It does not encrypt and asks for no credential: nothing of a tenant is in it.
 """
@@ -25,7 +26,8 @@ Check = Callable[[], bool | str]
 """True: it is so. A text: it is not, for this reason; False: for no reason that is known."""
 
 _TEXT = "text/plain; charset=utf-8"
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+_Page = Callable[[str], tuple[int, str, bytes]]
+"""What is answered to who accepts this."""
 _POLL_S = 0.1
 
 
@@ -47,10 +49,10 @@ class MetricsServer:
         is_ready: Check = lambda: True,
         request_ms: int = METRICS_REQUEST_MS,
     ) -> None:
-        pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
-            "/metrics": lambda: (HTTPStatus.OK, _METRICS, metrics.text()),
-            "/healthz": lambda: _checked(is_alive),
-            "/readyz": lambda: _checked(is_ready),
+        pages: dict[str, _Page] = {
+            "/metrics": lambda accept: (HTTPStatus.OK, *metrics.page(accept)),
+            "/healthz": lambda _: _checked(is_alive),
+            "/readyz": lambda _: _checked(is_ready),
         }
         try:
             self._server = _Server(host, port, pages, request_ms / 1_000)
@@ -87,7 +89,7 @@ class _Server(ThreadingTCPServer):
         self,
         host: str,
         port: int,
-        pages: dict[str, Callable[[], tuple[int, str, bytes]]],
+        pages: dict[str, _Page],
         request_s: float,
     ) -> None:
         self.pages = pages
@@ -138,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         if page is None:
             self._answer(HTTPStatus.NOT_FOUND, _TEXT, b"not found\n")
         else:
-            self._answer(*page())
+            self._answer(*page(self.headers.get("Accept", "")))
 
     do_HEAD = do_GET
 

@@ -32,6 +32,10 @@ class ServiceMeter:
         """A claim came to this end."""
         self._metrics.claim(self._service, cast(ClaimResult, result))
 
+    def began(self, seconds: float) -> None:
+        """The effect of a claim began."""
+        self._metrics.turns.hop("claim_to_call", seconds)
+
     def loaded(self, snapshot: str, seconds: float, records: int) -> None:
         """A thread was loaded."""
         # A snapshot that is newer than what was asked for was of no use either.
@@ -40,6 +44,10 @@ class ServiceMeter:
         if snapshot == "mismatch":
             self._metrics.mismatch()
         self._metrics.refolded(seconds, records)
+
+    def call(self, command: str, outcome: str, seconds: float | None) -> None:
+        """A call came to its outcome."""
+        self._metrics.tools.call(command, outcome, seconds)
 
     def dead_letter(self, reason: str) -> None:
         """A record was set aside."""

@@ -30,12 +30,31 @@ Name = Literal[
     "threadlog_consumer_lag_seconds",
     "threadlog_consumer_last_progress_timestamp_seconds",
     "threadlog_consumer_rebalances_total",
+    "threadlog_turn_duration_seconds",
+    "threadlog_turn_first_output_seconds",
+    "threadlog_turns_open",
     "threadlog_event_end_to_end_seconds",
     "threadlog_snapshot_reads_total",
     "threadlog_snapshot_mismatches_total",
     "threadlog_refold_duration_seconds",
     "threadlog_refold_events",
+    "threadlog_model_attempts_total",
+    "threadlog_model_attempt_duration_seconds",
+    "threadlog_model_first_chunk_seconds",
+    "threadlog_model_tokens_total",
+    "threadlog_tool_calls_total",
+    "threadlog_tool_call_duration_seconds",
+    "threadlog_tool_calls_orphaned",
+    "threadlog_threads_quarantined",
     "threadlog_dead_letters_total",
+    "threadlog_dead_letters_unresolved",
+    "threadlog_topic_config_drift",
+    "threadlog_foreign_transaction_records",
+    "threadlog_kafka_client_rtt_p99_seconds",
+    "threadlog_kafka_client_queue_p99_seconds",
+    "threadlog_kafka_client_throttle_p99_seconds",
+    "threadlog_kafka_client_queue_messages",
+    "threadlog_kafka_client_rebalances",
     "threadlog_tenant_mismatch_total",
     "threadlog_build_info",
     "threadlog_dependency_up",
@@ -78,10 +97,14 @@ class Row:
 
 ROWS: Final[dict[Name, Row]] = {
     "threadlog_http_requests_total": Row(
-        "counter", "requests answered; `route` is the template", ("route", "method", "code")
+        "counter",
+        "requests answered; `route` is the template",
+        ("route", "method", "code"),
     ),
     "threadlog_http_request_duration_seconds": Row(
-        "histogram", "from the head of a request to the end of its answer", ("route", "method")
+        "histogram",
+        "from the head of a request to the end of its answer",
+        ("route", "method"),
     ),
     "threadlog_http_requests_in_flight": Row("gauge", "requests being answered, streams too"),
     "threadlog_stream_connections": Row("gauge", "live streams that are open", ("surface",)),
@@ -98,23 +121,35 @@ ROWS: Final[dict[Name, Row]] = {
         "counter", "requests that met a limit of their tenant", ("limit",)
     ),
     "threadlog_events_appended_total": Row(
-        "counter", "events that the log has taken, durable", ("service", "type")
+        "counter",
+        "events that the log has taken, durable",
+        ("service", "type"),
     ),
     "threadlog_event_append_duration_seconds": Row(
-        "histogram", "from handing a batch to the log until it is durable", ("service",)
+        "histogram",
+        "from handing a batch to the log until it is durable",
+        ("service",),
     ),
     "threadlog_event_append_errors_total": Row(
-        "counter", "batches that the log did not take, or may not have", ("service", "reason")
+        "counter",
+        "batches that the log did not take, or may not have",
+        ("service", "reason"),
     ),
     "threadlog_events_processed_total": Row(
-        "counter", "records judged, by what became of them", ("service", "type", "outcome")
+        "counter",
+        "records judged, by what became of them",
+        ("service", "type", "outcome"),
     ),
     "threadlog_event_processing_duration_seconds": Row(
-        "histogram", "one record: fold, decide and what follows at once", ("service", "type")
+        "histogram",
+        "one record: fold, decide and what follows at once",
+        ("service", "type"),
     ),
     "threadlog_lanes_active": Row("gauge", "threads held in memory", ("service",)),
     "threadlog_commit_window_records": Row(
-        "gauge", "records read whose work is not finished: a restart reads them again", ("service",)
+        "gauge",
+        "records read whose work is not finished: a restart reads them again",
+        ("service",),
     ),
     "threadlog_claims_total": Row(
         "counter",
@@ -122,7 +157,9 @@ ROWS: Final[dict[Name, Row]] = {
         ("service", "result"),
     ),
     "threadlog_consumer_lag_records": Row(
-        "gauge", "records not yet read, over all partitions of this process", ("group", "topic")
+        "gauge",
+        "records not yet read, over all partitions of this process",
+        ("group", "topic"),
     ),
     "threadlog_consumer_lag_records_max": Row(
         "gauge",
@@ -130,7 +167,9 @@ ROWS: Final[dict[Name, Row]] = {
         ("group", "topic"),
     ),
     "threadlog_consumer_lag_seconds": Row(
-        "gauge", "age of the oldest record not yet handled; 0 when caught up", ("group", "topic")
+        "gauge",
+        "age of the oldest record not yet handled; 0 when caught up",
+        ("group", "topic"),
     ),
     "threadlog_consumer_last_progress_timestamp_seconds": Row(
         "gauge",
@@ -140,8 +179,25 @@ ROWS: Final[dict[Name, Row]] = {
     "threadlog_consumer_rebalances_total": Row(
         "counter", "how often partitions were dealt out anew", ("group",)
     ),
+    "threadlog_turn_duration_seconds": Row(
+        "histogram",
+        "from `turn.started` to `turn.finished`, by the times in the events, of a planner's clock",
+        ("outcome",),
+        LONG_S,
+    ),
+    "threadlog_turn_first_output_seconds": Row(
+        "histogram",
+        "from `turn.started` until the first piece of a response came to the planner",
+        (),
+        LONG_S,
+    ),
+    "threadlog_turns_open": Row(
+        "gauge", "turns that are open, of the partitions of this process", ()
+    ),
     "threadlog_event_end_to_end_seconds": Row(
-        "histogram", "from one hop to another; `append_to_view`: until a read shows it", ("hop",)
+        "histogram",
+        "from one hop to another; `append_to_view`: until a read shows it",
+        ("hop",),
     ),
     "threadlog_snapshot_reads_total": Row(
         "counter", "loads of a thread, by what came of its snapshot", ("result",)
@@ -151,11 +207,118 @@ ROWS: Final[dict[Name, Row]] = {
     ),
     "threadlog_refold_duration_seconds": Row("histogram", "folding a thread to its head"),
     "threadlog_refold_events": Row("summary", "records folded to load a thread"),
+    "threadlog_model_attempts_total": Row(
+        "counter",
+        "model requests that came to an end; `outcome`: `ok`, or why not",
+        (
+            "provider",
+            "model",
+            "outcome",
+        ),
+    ),
+    "threadlog_model_attempt_duration_seconds": Row(
+        "histogram",
+        "one model request, until its response is whole or it failed",
+        (
+            "provider",
+            "model",
+        ),
+        LONG_S,
+    ),
+    "threadlog_model_first_chunk_seconds": Row(
+        "histogram",
+        "from sending a model request to the first piece of its response",
+        (
+            "provider",
+            "model",
+        ),
+        LONG_S,
+    ),
+    "threadlog_model_tokens_total": Row(
+        "counter",
+        "tokens, as the provider counted them",
+        (
+            "provider",
+            "model",
+            "kind",
+        ),
+    ),
+    "threadlog_tool_calls_total": Row(
+        "counter",
+        "calls by outcome, each counted once by the service that wrote it",
+        (
+            "command",
+            "outcome",
+        ),
+    ),
+    "threadlog_tool_call_duration_seconds": Row(
+        "histogram",
+        "one call, from its start to its end, of the runner's clock",
+        ("command",),
+        LONG_S,
+    ),
+    "threadlog_tool_calls_orphaned": Row(
+        "gauge",
+        "started calls without an outcome past their deadline, of the partitions of this process",
+        (),
+    ),
+    "threadlog_threads_quarantined": Row(
+        "gauge",
+        "threads that an error of ours stopped in this process; a restart tries them again",
+        (),
+    ),
     "threadlog_dead_letters_total": Row(
-        "counter", "records set aside, by the service that did and why", ("source", "reason")
+        "counter",
+        "records set aside, by the service that did and why",
+        ("source", "reason"),
+    ),
+    "threadlog_dead_letters_unresolved": Row(
+        "gauge",
+        "records set aside and not brought back, so far all, of the partitions of this process",
+        ("source",),
+    ),
+    "threadlog_topic_config_drift": Row(
+        "gauge",
+        "1 while a topic differs from what is pinned, asked every minute",
+        (
+            "topic",
+            "setting",
+        ),
+    ),
+    "threadlog_foreign_transaction_records": Row(
+        "gauge",
+        "high watermark - last stable offset: what stands behind a stranger's open transaction",
+        ("partition",),
+    ),
+    "threadlog_kafka_client_rtt_p99_seconds": Row(
+        "gauge",
+        "round trips to the slowest broker, 99th percentile of 10 s",
+        ("client",),
+    ),
+    "threadlog_kafka_client_queue_p99_seconds": Row(
+        "gauge",
+        "records wait in the client before they are sent, 99th percentile of 10 s",
+        ("client",),
+    ),
+    "threadlog_kafka_client_throttle_p99_seconds": Row(
+        "gauge",
+        "the broker makes the client wait, 99th percentile of 10 s",
+        ("client",),
+    ),
+    "threadlog_kafka_client_queue_messages": Row(
+        "gauge",
+        "records in the client's queues: to be sent, or fetched and not taken",
+        ("client",),
+    ),
+    "threadlog_kafka_client_rebalances": Row(
+        "gauge",
+        "rebalances that the memberships of this process have seen",
+        ("client",),
     ),
     "threadlog_tenant_mismatch_total": Row(
-        "counter", "a tenant met where another was expected; any is an alarm", ("where",)
+        "counter",
+        "a tenant met where another was expected; any is an alarm",
+        ("where",),
     ),
     "threadlog_build_info": Row(
         "gauge",
@@ -163,8 +326,12 @@ ROWS: Final[dict[Name, Row]] = {
         ("version", "revision", "event_schema", "fold_version"),
     ),
     "threadlog_dependency_up": Row(
-        "gauge", "1 while what the process depends on answers, else 0", ("dependency",)
+        "gauge",
+        "1 while what the process depends on answers, else 0",
+        ("dependency",),
     ),
 }
+
+assert set(ROWS) == set(get_args(Name))
 
 assert set(ROWS) == set(get_args(Name))

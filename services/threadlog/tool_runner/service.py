@@ -42,6 +42,7 @@ from threadlog.runtime.workspace import workspace_id
 from threadlog.thread.command_line import ReadOutput, parse
 from threadlog.thread.decide import ClaimCall, decide, open_claims
 from threadlog.thread.state import Call, Claim, ThreadState, is_stopping
+from threadlog.tool_runner.commands import command_label
 from threadlog.tool_runner.output import output_lines
 from threadlog.tool_runner.results import Ended, Job, output_of, store_result
 from threadlog.tool_runner.slots import Slots
@@ -104,6 +105,13 @@ class ToolRunner(Actor[Running]):
                 lane.own.commands[CallId(event.event_id)] = body.command
         elif lane.state.turn is None:
             lane.own.commands.clear()
+        if isinstance(body, ToolFinished) and event.worker == self.worker_id:
+            # Whoever wrote the outcome counts it, once it came back accepted.
+            self._count(body, lane.own.commands.get(body.call_id))
+
+    def _count(self, body: ToolFinished, command: str | None) -> None:
+        seconds = None if body.duration_ms is None else body.duration_ms / 1_000
+        self._ports.meter.call(command_label(command), body.outcome, seconds)
 
     def owns(self, call: Call | None) -> bool:
         """Calls are the tool-runner's to settle."""
@@ -280,6 +288,9 @@ class ToolRunner(Actor[Running]):
             outcome="unknown",
             reason="internal",
         )
+        # Its thread is stopped: nothing of it is learned any more.
+        job: Job = claim.job
+        self._count(body, job.call.command)
         event_id = caused_id(started.call_id, body.TYPE, started.attempt, "writer")
         return self.closing_event(claim, body, event_id)
 

@@ -6,15 +6,20 @@ from typing import get_args
 
 import pytest
 from prometheus_client import REGISTRY
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from threadlog.events.catalog import CATALOG_DIGEST
+from threadlog.events.content import ModelRef, Usage
 from threadlog.telemetry.gateway import HttpMeter
 from threadlog.telemetry.metrics import Metrics
-from threadlog.telemetry.table import ROWS, MismatchPlace, Name
+from threadlog.telemetry.owners import owners
+from threadlog.telemetry.planner import TurnMeter
+from threadlog.telemetry.table import ROWS, MismatchPlace, Name, Service
 from threadlog.thread.state import FOLD_VERSION
 from threadlog.version import VERSION
 
+MODEL = ModelRef(provider="openai", name="gpt-x")
 Samples = dict[str, dict[tuple[str, ...], float]]
 
 
@@ -57,7 +62,36 @@ def moved() -> Metrics:
     http.rejected("requests")
     metrics.up("kafka", True)
     metrics.up("redis", False)
+    http.stream_gap()
+    move_turns(metrics)
+    for service in get_args(Service):
+        metrics.expect(service)
     return metrics
+
+
+def move_turns(metrics: Metrics) -> None:
+    metrics.models.allow([MODEL], ["openai"])
+    turns, usage = TurnMeter(metrics), Usage(input=7, output=5)
+    turns.attempt(MODEL, "ok", 1.5, usage)
+    turns.attempt(ModelRef(provider="openai", name="canary"), "overloaded", 2.0, None)
+    turns.attempt(ModelRef(provider="canary", name="canary"), "canary", 2.0, usage)
+    turns.first_chunk(MODEL, 0.5)
+    turns.first_output(0.75)
+    turns.turn("completed", 12.0)
+    turns.hop("accept_to_turn", 0.1)
+    turns.not_started("not_started")
+    metrics.turns.open(3)
+    metrics.tools.call("read", "ok", 0.25)
+    metrics.tools.call("canary", "canary", None)
+    metrics.tools.orphaned(1)
+    metrics.quarantined(2)
+    metrics.unresolved("projection", 4)
+    metrics.log.drift("t", "retention.ms", differs=True)
+    metrics.log.foreign({0: 9, 1: 8})
+    metrics.log.foreign({1: 7})
+    metrics.log.client(
+        "producer", rtt_s=0.25, queue_s=0.5, throttle_s=0.75, messages=6, rebalances=1
+    )
 
 
 def test_every_metric_of_the_table_is_there_and_can_be_moved() -> None:
@@ -77,7 +111,30 @@ def test_every_metric_of_the_table_is_there_and_can_be_moved() -> None:
         ("http_requests_in_flight", (), -1),
         ("stream_connections", ("http",), 0),
         ("stream_resumes_total", ("cold",), 1),
-        ("stream_resumes_total", ("gap",), 0),
+        ("stream_resumes_total", ("gap",), 1),
+        ("stream_resumes_total", ("ahead",), 0),
+        ("model_attempts_total", ("gpt-x", "ok", "openai"), 1),
+        ("model_attempts_total", ("gpt-x", "interrupted", "openai"), 0),
+        ("model_attempts_total", ("other", "overloaded", "openai"), 1),
+        ("model_attempts_total", ("other", "other", "other"), 1),
+        ("model_attempt_duration_seconds_sum", ("gpt-x", "openai"), 1.5),
+        ("model_first_chunk_seconds_sum", ("gpt-x", "openai"), 0.5),
+        ("model_tokens_total", ("gpt-x", "input", "openai"), 7),
+        ("turn_duration_seconds_sum", ("completed",), 12.0),
+        ("turn_duration_seconds_count", ("error",), 0),
+        ("turn_first_output_seconds_sum", (), 0.75),
+        ("turns_open", (), 3),
+        ("tool_calls_total", ("ok", "read"), 1),
+        ("tool_calls_total", ("unknown", "shell"), 0),
+        ("tool_calls_total", ("none", "not_started"), 1),
+        ("tool_calls_total", ("other", "other"), 1),
+        ("tool_call_duration_seconds_sum", ("read",), 0.25),
+        ("tool_calls_orphaned", (), 1),
+        ("threads_quarantined", (), 2),
+        ("topic_config_drift", ("t", "retention.ms"), 1),
+        ("foreign_transaction_records", ("1",), 7),
+        ("kafka_client_rtt_p99_seconds", ("producer",), 0.25),
+        ("kafka_client_queue_messages", ("producer",), 6),
         ("stream_closed_total", ("client",), 1),
         ("stream_dropped_frames_total", ("delta",), 1),
         ("quota_rejections_total", ("requests",), 1),
@@ -193,3 +250,35 @@ def test_threads_lose_no_count() -> None:
     for thread in threads:
         thread.join()
     assert list(samples(metrics)["threadlog_claims_total"].values()) == [8_000]
+
+
+def test_who_accepts_openmetrics_is_given_the_traces_and_nobody_else() -> None:
+    metrics = Metrics()
+    metrics.turns.finished("completed", 1.5, trace_id="4bf92f3577b34da6a3ce929d0e0e4736")
+    metrics.appended("planner", ["turn.started"], 0.02, "4bf92f3577b34da6a3ce929d0e0e4737")
+    kind, plain = metrics.page()
+    assert kind.startswith("text/plain")
+    assert b"4bf92f" not in plain
+    kind, page = metrics.page("application/openmetrics-text;version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    found = [
+        sample.exemplar.labels["trace_id"]
+        for family in openmetrics(page.decode())  # type: ignore[no-untyped-call]  # it has none
+        for sample in family.samples
+        if sample.exemplar is not None
+    ]
+    assert [trace[-1] for trace in sorted(found)] == ["6", "7"]
+
+
+@pytest.mark.parametrize("service", get_args(Service))
+def test_a_process_shows_what_its_service_owns_and_nothing_else(service: Service) -> None:
+    metrics = moved()
+    alone = Metrics()
+    alone.expect(service)
+    shown = {f"{name}" for name in ROWS if service in owners(name)}
+    families = {
+        f"{f.name}_total" if f.type == "counter" else f.name
+        for f in text_string_to_metric_families(alone.text().decode())
+    }
+    assert families == shown
+    assert len(samples(metrics)) > len(samples(alone))

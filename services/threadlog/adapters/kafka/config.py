@@ -6,6 +6,7 @@ not named keeps the client's default.
 
 from dataclasses import dataclass, field
 
+from threadlog.adapters.kafka.statistics import ClientStatistics
 from threadlog.ids import WorkerId
 
 Settings = dict[str, str | int | float | bool]
@@ -31,6 +32,7 @@ class KafkaConfig:
 
     Shapes:  `instance` is drawn at process start; `service`-`instance` is the client id of every
              client and the `worker` of every claim, so that the group tells who is alive.
+             `statistics`: where these clients say how they are.
     Units:   `member_timeout_ms`: how long a silent member keeps its partitions. `poll_gap_ms`: how
              long a membership's thread may stand still. `delivery_timeout_ms`: when an append
              that was not acknowledged counts as failed.
@@ -46,6 +48,9 @@ class KafkaConfig:
     poll_gap_ms: int = 60_000
     delivery_timeout_ms: int = 60_000
     security: KafkaSecurity = KafkaSecurity()
+    statistics: ClientStatistics = field(
+        default_factory=ClientStatistics, repr=False, compare=False
+    )
 
     @property
     def worker(self) -> WorkerId:

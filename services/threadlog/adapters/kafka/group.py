@@ -97,7 +97,9 @@ class KafkaGroup:
     def _run(self) -> None:
         try:
             settings = self._config.member(self._config.group, strategy="cooperative-sticky")
-            consumer = Consumer({**settings, "on_commit": self._on_commit}, logger=CLIENT_LOG)
+            told = self._config.statistics.settings("group")
+            settings_told = {**settings, **told, "on_commit": self._on_commit}
+            consumer = Consumer(settings_told, logger=CLIENT_LOG)
             try:
                 consumer.subscribe(
                     [self._config.events_topic],

@@ -88,7 +88,8 @@ class KafkaMembers:
     def _stay(self) -> None:
         try:
             settings = self._config.member(self._config.alive_group, strategy="range")
-            consumer = Consumer(settings, logger=CLIENT_LOG)
+            told = self._config.statistics.settings("members")
+            consumer = Consumer({**settings, **told}, logger=CLIENT_LOG)
             try:
                 consumer.subscribe(
                     [self._config.events_topic], on_assign=self._on_assign, on_revoke=_on_revoke

@@ -85,7 +85,8 @@ class KafkaProducer:
     def start(self) -> None:
         """Makes the client; must be called on the loop that appends."""
         self._loop = asyncio.get_running_loop()
-        settings = {**self._config.producer(), "error_cb": self._on_error}
+        told = self._config.statistics.settings("producer")
+        settings = {**self._config.producer(), **told, "error_cb": self._on_error}
         try:
             self._producer = Producer(settings, logger=CLIENT_LOG)
         except KafkaException as error:

@@ -108,7 +108,8 @@ class Reader:
     def _run(self) -> None:
         failure: ThreadlogError = LogUnavailableError("the log was closed")
         try:
-            consumer = Consumer(self._config.reader(), logger=CLIENT_LOG)
+            told = self._config.statistics.settings("reader")
+            consumer = Consumer({**self._config.reader(), **told}, logger=CLIENT_LOG)
             try:
                 while not self._is_closing:
                     self._turn(consumer)

@@ -9,9 +9,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -34,7 +40,14 @@ _ASK_S = 10.0
 _ASK_AGAIN_S = 0.05
 _MESSAGE_BYTES_MIN = 1_000_000
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the client has no types here
-_KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
+Pinned = Literal["partitions", "cleanup.policy", "retention.ms", "retention.bytes"]
+_PINNED: Final[Sequence[Pinned]] = ("cleanup.policy", "retention.ms", "retention.bytes")
+_KEPT: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
 """Nothing of the log is ever thrown away; checked at every start."""
 
 
@@ -119,6 +132,36 @@ class KafkaTopics:
                         " records before it were deleted, so threads would lack their beginning:"
                         " restore the topic"
                     )
+
+    async def drift(self) -> Mapping[tuple[str, Pinned], bool]:
+        """Whether each pinned setting of each topic differs from what it must be.
+
+        Raises:  LogUnavailableError: nobody answers within 10 s.
+        """
+        partitions = {self._config.events_topic: self._config.partitions}
+        partitions[self._config.dead_letters_topic] = 1
+        async with _Admin(self._config) as admin:
+            described = await admin.described(list(partitions))
+            configs = await admin.configs(list(described))
+        found: dict[tuple[str, Pinned], bool] = {}
+        for topic, wanted in partitions.items():
+            there = described.get(topic)
+            found[topic, "partitions"] = there is None or len(there.partitions) != wanted
+            for setting in _PINNED:
+                found[topic, setting] = configs.get(topic, {}).get(setting) != _KEPT[setting]
+        return found
+
+    async def foreign(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """Records of each partition that stand behind an open transaction; nobody of ours has one.
+
+        Raises:  LogUnavailableError: nobody answers within 10 s.
+        """
+        topic = self._config.events_topic
+        async with _Admin(self._config) as admin:
+            # In this order: what is appended in between makes none look open.
+            ends = await admin.offsets(topic, partitions, _LATEST)
+            stable = await admin.offsets(topic, partitions, _LATEST, is_stable=True)
+        return {n: max(0, end - stable.get(n, end)) for n, end in ends.items()}
 
     async def plan(self, wanted: TopicsWanted) -> Sequence[Change]:
         """Every difference to what is wanted; none: there is nothing to do."""
@@ -248,10 +291,17 @@ class _Admin:
 
     async def earliest(self, topic: str, partitions: int) -> dict[int, int]:
         """The offset of the first record of each partition that is still there, or would come."""
-        places = {TopicPartition(topic, n): _EARLIEST for n in range(partitions)}
+        return await self.offsets(topic, range(partitions), _EARLIEST)
+
+    async def offsets(
+        self, topic: str, partitions: Sequence[int], spec: OffsetSpec, *, is_stable: bool = False
+    ) -> dict[int, int]:
+        """The offsets of this kind; `is_stable`: as who reads committed transactions alone."""
+        places = {TopicPartition(topic, n): spec for n in partitions}
+        level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
         deadline_s = asyncio.get_running_loop().time() + _ASK_S
         while True:
-            asked = self._client.list_offsets(places, request_timeout=_ASK_S)
+            asked = self._client.list_offsets(places, request_timeout=_ASK_S, isolation_level=level)
             try:
                 return {p.partition: (await self._result(f)).offset for p, f in asked.items()}
             except LogUnavailableError:
