@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import hashlib
 import importlib
+import logging
 import os
 import re
 import socket
@@ -35,6 +36,7 @@ from threadlog.bootstrap.models import (
 )
 from threadlog.bootstrap.services import Ports, Services
 from threadlog.bootstrap.sockets import listen, socket_path
+from threadlog.bootstrap.traced import traced
 from threadlog.clock import SystemClock, rfc3339
 from threadlog.commands.service import Commands
 from threadlog.errors import LogFileError, RefusedError, ThreadlogError, UsageError
@@ -46,9 +48,12 @@ from threadlog.planner.prices import Prices
 from threadlog.ports.model import Model
 from threadlog.ports.tools import Tools, WorkspaceRef
 from threadlog.queries.reading import Reader
+from threadlog.runtime.tracer import Tracer
 from threadlog.settings import Settings
+from threadlog.telemetry.scope import mark_process
 
 _REST_S = 0.05
+_SERVICE = "embedded"
 _GUARD_S = 0.5
 
 Notice = Callable[[str], None]
@@ -166,12 +171,15 @@ class Runtime:
             address = socket_path(settings, path)
             secret = token_path(path)
             token = stack.enter_context(token_file(secret))
+            mark_process(_SERVICE, instance)
+            tracer = stack.enter_context(traced(settings, _SERVICE, instance, clock))
             file = await open_file(path, clock=clock, on_fatal=die)
         except BaseException:
             stack.close()
             lock.release()
             raise
-        services = _services(file, instance, models, tools, prices)
+        ports = _ports(file, models, tools, prices, tracer)
+        services = _services(ports, instance)
         holder = replace(holder, socket=str(address), token_file=str(secret))
         model = known_model(settings, options.script)
         place = Place(settings, holder, address, token, options.actor, hashes, model, stack)
@@ -316,32 +324,34 @@ async def serve(
         await runtime.stop()
 
 
-def _services(
-    file: SqliteFile,
-    instance: str,
-    models: Mapping[str, Model],
-    tools: Tools,
-    prices: Prices,
-) -> Services:
-    """The services of process `instance` on this file."""
-    clock, views, members = SystemClock(), SqliteViews(file), LockMembers()
-    ports = Ports(
+def _ports(
+    file: SqliteFile, models: Mapping[str, Model], tools: Tools, prices: Prices, tracer: Tracer
+) -> Ports:
+    """What the services on this file need."""
+    clock, views = SystemClock(), SqliteViews(file)
+    return Ports(
         log=SqliteLog(file),
         views=views,
         partition=views,
         snapshots=SqliteSnapshots(file),
         blobs=SqliteBlobs(file, clock=clock),
         notify=MemoryNotify(),
-        members=members,
+        members=LockMembers(),
         clock=clock,
         models=models,
         unknown_model=MissingModel(),
         tools=tools,
         prices=prices,
+        tracer=tracer,
     )
+
+
+def _services(ports: Ports, instance: str) -> Services:
+    """The services of process `instance`."""
     planner, runner = WorkerId(f"p-{instance}"), WorkerId(f"t-{instance}")
-    members.register(planner)
-    members.register(runner)
+    assert isinstance(ports.members, LockMembers)
+    ports.members.register(planner)
+    ports.members.register(runner)
     return Services(ports, planner, runner)
 
 
@@ -370,5 +380,8 @@ def arm_faults(settings: Settings) -> None:
 
 def die(error: ThreadlogError) -> None:
     """A log that cannot be appended to any more ends the process: nothing may go on without it."""
-    os.write(2, f"threadlog: {error}\n".encode())
+    if logging.getLogger().handlers:
+        logging.getLogger("threadlog").critical("%s", error)
+    else:
+        os.write(2, f"threadlog: {error}\n".encode())
     os._exit(1)

@@ -81,6 +81,7 @@ def embedded_ports(
         options=gateway_options(settings, fingerprints, is_local=True, model=user.model),
         signing_key=lambda: others.signing_key() or fallback,
         stopping=asyncio.Event(),
+        tracer=ports.tracer,
     )
 
 

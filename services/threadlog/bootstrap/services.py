@@ -4,8 +4,9 @@ import asyncio
 import gc
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from threadlog.bootstrap.traced import TracedViews
 from threadlog.clock import Clock
 from threadlog.ids import Position, ThreadId, WorkerId
 from threadlog.limits import DRAIN_TIMEOUT_MS
@@ -26,6 +27,7 @@ from threadlog.projection.service import GATHER_MS, Projection, ProjectionPorts
 from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
 from threadlog.runtime.shared_fold import SharedFold
+from threadlog.runtime.tracer import NoTracer, Tracer
 from threadlog.tool_runner.service import SLOTS, ToolRunner
 from threadlog.tool_runner.slots import Slots
 
@@ -53,6 +55,7 @@ class Ports:
     prices: Prices = NO_PRICES
     slots: int = SLOTS
     gather_ms: int = GATHER_MS
+    tracer: Tracer = field(default_factory=NoTracer)
 
 
 class Services:
@@ -62,8 +65,10 @@ class Services:
         self.ports = ports
         loader = Loader(ports.views, ports.snapshots)
         folding = SharedFold()
-        actor = ActorPorts(ports.log, loader, ports.members, ports.clock, folding)
-        projected = ProjectionPorts(ports.log, ports.partition, loader, ports.notify, folding)
+        tracer, clock = ports.tracer, ports.clock
+        actor = ActorPorts(ports.log, loader, ports.members, clock, folding, tracer=tracer)
+        views = TracedViews(ports.partition, tracer, clock)
+        projected = ProjectionPorts(ports.log, views, loader, ports.notify, folding)
         self.projection = Projection(projected, ports.gather_ms)
         self.planner = Planner(
             PlannerPorts(

@@ -23,6 +23,8 @@ from threadlog.bootstrap.log_watch import LogWatch
 from threadlog.bootstrap.loop_health import Health
 from threadlog.bootstrap.metered import MeteredLog
 from threadlog.bootstrap.models import MissingModel, close_models, load_models, load_prices
+from threadlog.bootstrap.traced import TracedViews, traced
+from threadlog.clock import SystemClock
 from threadlog.errors import TransientError
 from threadlog.ids import Partition, Position, WorkerId, draw
 from threadlog.limits import LANES_MAX
@@ -37,8 +39,10 @@ from threadlog.runtime.lag import Lag, is_moving
 from threadlog.runtime.load import Loader
 from threadlog.runtime.owned import OwnedActor
 from threadlog.runtime.shared_fold import SharedFold
+from threadlog.runtime.tracer import Tracer
 from threadlog.settings import Settings
 from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.scope import mark_process
 from threadlog.telemetry.server import MetricsServer
 from threadlog.telemetry.service import ServiceMeter
 from threadlog.telemetry.table import Service
@@ -68,6 +72,7 @@ class Process:
     metrics: Metrics
     meter: ServiceMeter
     service: Service
+    tracer: Tracer
 
     @property
     def worker(self) -> WorkerId:
@@ -93,6 +98,7 @@ class Process:
             SharedFold(remembers=False),
             self.meter,
             self.lanes_max,
+            self.tracer,
         )
 
     @property
@@ -119,12 +125,14 @@ async def serve_service(
     arm_faults(settings)
     instance, label = draw(), _LABELS[name]
     async with AsyncExitStack() as stack:
+        mark_process(name, instance)
+        tracer = stack.enter_context(traced(settings, name, instance, SystemClock()))
         cluster = await stack.enter_async_context(
             open_cluster(settings, name, instance, on_fatal=die)
         )
         metrics = Metrics()
         meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
-        process = Process(cluster, metrics, meter, label)
+        process = Process(cluster, metrics, meter, label, tracer)
         members = KafkaMembers(cluster.config)
         make = await stack.enter_async_context(
             _maker(settings, name, process, members, notice, tools)
@@ -235,7 +243,7 @@ def _projection(process: Process, partition: Partition) -> OwnedProjection:
     )
     ports = ProjectionPorts(
         process.log(partition),
-        views,
+        TracedViews(views, process.tracer, cluster.clock),
         process.loader(),
         cluster.notify,
         SharedFold(remembers=False),
