@@ -1,5 +1,6 @@
 """Around every request: who may ask at all, what every answer carries, and what is counted."""
 
+import logging
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from threadlog.gateway.ports import GatewayPorts
 from threadlog.gateway.problems import problem_response
 from threadlog.telemetry import scope as marks
 
+_log = logging.getLogger("threadlog.gateway")
 PROBES = frozenset({"/healthz", "/readyz"})
 _UNMATCHED = "unmatched"
 
@@ -51,6 +53,7 @@ class Edge:
         finally:
             seconds = (ports.clock.mono_ms() - began_ms) / 1_000
             ports.meter.answered(_template(scope), scope["method"], status, seconds)
+            _log.debug("%s %s: %d", scope["method"], _template(scope), status)
             if span is not None:
                 span.ended(_template(scope), scope["method"], status)
             marks.unbind(token)

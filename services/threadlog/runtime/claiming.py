@@ -129,6 +129,7 @@ class Claiming(ABC, Generic[A]):
             if claim.is_late(self._ports.clock.mono_ms()):
                 raise LateError("nothing was set up")
             scope.begin_span(span_of(claim.claim_id))
+            _log.debug("%s: the effect of claim %s begins", self.name, claim.claim_id)
             claim.has_begun = True
             self._ports.meter.claim("used")
             claim.result = await self.run_effect(lane, claim)

@@ -58,6 +58,7 @@ class Spans:
         """`endpoint`: of the collector, without the path; `service`: without the name before it."""
         # What the library says of every attempt would bury all else; `_Telling` says it once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        logging.getLogger("urllib3").setLevel(logging.WARNING)
         named = {
             "service.name": f"threadlog-{service}",
             "service.version": VERSION,
