@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import signal
+import socket
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.helpers.cluster import NAMES, Cluster, cluster, until
 from tests.helpers.collector import Collector, collecting
 from tests.helpers.nursery import Child, Nursery, nursery
 from threadlog.events.trace import span_of, turn_root
+from threadlog.limits import TRACE_SEND_MS
 
 PROMPT, ANSWER, ARGUMENT, OUTPUT, SECRET = (
     f"canary-{name}-7f3a" for name in ("prompt", "answer", "argument", "output", "secret")
@@ -31,6 +33,8 @@ SCRIPT = [
 ]
 CALLER = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
 STATE = "vendor=1"
+STOP_S = 2 * TRACE_SEND_MS / 1_000 + 4
+"""The last request to the collector, what a stop costs anyway, and a slow machine."""
 MODEL = {"provider": "scripted", "name": "script"}
 
 
@@ -210,24 +214,29 @@ def check_logs(said: list[Child], thread: str, events: list[dict[str, Any]]) -> 
 
 
 @pytest.mark.timeout(60)
-async def test_F103_a_collector_that_is_away_holds_up_no_turn_and_no_stop(
+async def test_F103_a_collector_that_never_answers_holds_up_no_turn_and_no_stop(
     children: Nursery, short_dir: Path, kafka_bootstrap: str, redis_url: str
 ) -> None:
     script = short_dir / "script.json"
     script.write_text(json.dumps(SCRIPT))
-    env = traced(script, "http://127.0.0.1:9")
     async with cluster(children, short_dir, (kafka_bootstrap, redis_url)) as one:
-        processes = await one.start(*NAMES, **env)
-        ran = await one.run("run", "go", "--model", "scripted/script", "--json")
-        assert json.loads(ran.stdout)["verdict"] == "completed"
-        await until(lambda: "spans are lost" in processes[0].child.stderr, "it is said")
-        now_s = asyncio.get_running_loop().time
-        began_s = now_s()
-        for process in processes:
-            one.tell_to_end(process)
-        for process in processes:
-            await one.ended(process)
-        assert now_s() - began_s < 8
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            env = traced(script, f"http://127.0.0.1:{silent.getsockname()[1]}")
+            processes = await one.start(*NAMES, **env)
+            ran = await one.run("run", "go", "--model", "scripted/script", "--json")
+            assert json.loads(ran.stdout)["verdict"] == "completed"
+            await until(lambda: "spans are lost" in processes[0].child.stderr, "it is said")
+            again = await one.run("run", "go", "--model", "scripted/script", "--json")
+            assert json.loads(again.stdout)["verdict"] == "completed"
+            now_s = asyncio.get_running_loop().time
+            began_s = now_s()
+            for process in processes:
+                one.tell_to_end(process)
+            for process in processes:
+                assert await one.ended(process) == 0
+            took_s = now_s() - began_s
+        print(f"stopped in {took_s:.1f} s")  # noqa: T201  # a figure for a report
+        assert took_s < STOP_S
         for process in processes:
             assert process.child.stderr.count("spans are lost") <= 1
             lines_of(process.child)

@@ -6,7 +6,7 @@ from threadlog.events.trace import TraceParent
 from threadlog.events.writer import Trace
 from threadlog.telemetry import scope
 from threadlog.telemetry import semantics as names
-from threadlog.telemetry.spans import Ended, Spans, Value
+from threadlog.telemetry.spans import Ended, Taking, Value
 
 _BROKEN = 500
 """The lowest status that is an error of ours."""
@@ -17,7 +17,7 @@ class GatewayRequest:
 
     def __init__(
         self,
-        spans: Spans,
+        spans: Taking,
         now_ms: Callable[[], int],
         at: TraceParent,
         parent: TraceParent | None,

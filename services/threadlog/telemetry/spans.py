@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -49,6 +49,14 @@ class Ended:
     kind: Kind = "internal"
     is_error: bool = False
     links: Sequence[TraceParent] = field(default=())
+
+
+class Taking(Protocol):
+    """Where spans go."""
+
+    def add(self, span: Ended) -> None:
+        """The span is taken, or dropped; nobody waits."""
+        ...
 
 
 class Spans:

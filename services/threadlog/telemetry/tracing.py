@@ -27,7 +27,7 @@ from threadlog.limits import TRACE_LINKS_MAX, TRACE_TURNS_MAX
 from threadlog.telemetry import semantics as names
 from threadlog.telemetry.facts import claim_of, ending, opening, thread_attributes
 from threadlog.telemetry.requests import GatewayRequest
-from threadlog.telemetry.spans import Ended, Spans, Value
+from threadlog.telemetry.spans import Ended, Taking, Value
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,7 +55,7 @@ class _Claim:
 class EventTracer:
     """Implements `runtime.tracer.Tracer`."""
 
-    def __init__(self, spans: Spans, now_ms: Callable[[], int], ratio: float) -> None:
+    def __init__(self, spans: Taking, now_ms: Callable[[], int], ratio: float) -> None:
         """`ratio`: how many of the traces that begin here are sampled, 0 to 1."""
         self._spans = spans
         self._now_ms = now_ms
