@@ -19,7 +19,7 @@ from threadlog.cli.failures import exit_code
 from threadlog.cli.plain import plain
 from threadlog.errors import ThreadlogError
 from threadlog.settings_parts import LoggingSettings
-from threadlog.telemetry.failures import causes_of, name_of, places_of
+from threadlog.telemetry.failures import causes_of, name_of, places_of, said
 
 NOTICES = "threadlog.notice"
 """The logger of what services tell on purpose, where lines are for machines."""
@@ -158,12 +158,8 @@ def errors_told(screen: Screen) -> Iterator[None]:
 
 def _without_values(record: logging.LogRecord) -> bool:
     """Errors among the arguments of the message are told as elsewhere."""
-    if isinstance(record.args, tuple) and record.args:
-        told = (
-            name_of(a) if isinstance(a, BaseException) and not isinstance(a, ThreadlogError) else a
-            for a in record.args
-        )
-        record.args = tuple(told)
+    if isinstance(record.args, tuple):
+        record.args = tuple(said(a) if isinstance(a, BaseException) else a for a in record.args)
     return True
 
 

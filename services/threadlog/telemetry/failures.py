@@ -6,16 +6,23 @@ such an error only its type is told, and of a stack its places, not its values.
 
 import traceback
 
-from threadlog.errors import ThreadlogError
+from threadlog.errors import ModelError, ThreadlogError
 
 _FRAMES_MAX = 32
 _CAUSES_MAX = 8
 
 
+def said(error: BaseException) -> str:
+    """The message where it is ours, else the type; what a provider says of a model is not ours."""
+    if isinstance(error, ModelError):
+        return f"ModelError {error.error_class}"
+    return str(error) if isinstance(error, ThreadlogError) else type(error).__name__
+
+
 def name_of(error: BaseException) -> str:
-    """The type, and the message where it is ours."""
-    kind = type(error).__name__
-    return f"{kind}: {error}" if isinstance(error, ThreadlogError) else kind
+    """The type, and what is said of it."""
+    kind, text = type(error).__name__, said(error)
+    return text if text.startswith(kind) else f"{kind}: {text}"
 
 
 def places_of(error: BaseException) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from threadlog.cli.terminal import show_logs
-from threadlog.errors import RefusedError
+from threadlog.errors import ModelError, RefusedError
 from threadlog.events.trace import span_of, turn_root
 from threadlog.ids import LOCAL_TENANT, Seq, ThreadId, TurnId
 from threadlog.settings_parts import LoggingSettings
@@ -63,6 +63,16 @@ def test_F98_no_line_has_the_text_of_a_foreign_error(
     assert "KeyError" in text
     assert "test_logs.py" in text
     assert " fail" in text
+
+
+def test_F98_what_a_provider_says_of_a_model_is_in_no_line(
+    said: Callable[..., io.StringIO],
+) -> None:
+    stream = said(format="json")
+    error = ModelError(CANARY, error_class="bad_request", retryable=False)
+    _log.error("%s", error, exc_info=error)
+    assert CANARY not in stream.getvalue()
+    assert stream.getvalue().count("ModelError bad_request") == 2
 
 
 @pytest.mark.parametrize("format_", ["text", "json"])
