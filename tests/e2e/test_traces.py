@@ -16,6 +16,8 @@ import pytest
 from tests.helpers.cluster import NAMES, Cluster, cluster, until
 from tests.helpers.collector import Collector, collecting
 from tests.helpers.nursery import Child, Nursery, nursery
+from threadlog.commands.requests import NewMessage, NewThread, ThreadSettings
+from threadlog.events.content import ModelRef, TextPart
 from threadlog.events.trace import span_of, turn_root
 from threadlog.limits import TRACE_SEND_MS
 
@@ -240,6 +242,36 @@ async def test_F103_a_collector_that_never_answers_holds_up_no_turn_and_no_stop(
         for process in processes:
             assert process.child.stderr.count("spans are lost") <= 1
             lines_of(process.child)
+
+
+@pytest.mark.timeout(60)
+async def test_F103_a_planner_that_takes_over_goes_on_in_the_trace(
+    children: Nursery, short_dir: Path, kafka_bootstrap: str, redis_url: str
+) -> None:
+    script = short_dir / "script.json"
+    script.write_text(json.dumps([{"text": ANSWER, "delay_ms": 1_500}]))
+    with collecting() as collector:
+        env = traced(script, collector.url)
+        async with cluster(children, short_dir, (kafka_bootstrap, redis_url)) as one:
+            first, _ = await one.start("planner", "projection", **env)
+            new = NewThread(
+                ThreadSettings(model=ModelRef(provider="scripted", name="script")),
+                message=NewMessage((TextPart(text=PROMPT),)),
+            )
+            async with one.connected() as client:
+                await client.commands("user:test").create_thread(new, key="k")
+            begins = "the effect of claim"
+            await until(lambda: begins in first.child.stderr, "the model is asked", [first])
+            await one.kill(first)
+            await one.start("planner", **env)
+            await until(lambda: collector.named("invoke_agent"), "the turn is told", one.processes)
+        [agent] = collector.named("invoke_agent")
+        asked = [span for span in collector.named("chat") if span.trace_id == agent.trace_id]
+        assert all(span.parent == agent.span_id for span in asked)
+        assert [span.attributes["threadlog.outcome"] for span in asked] == ["released", "responded"]
+        assert asked[0].attributes["error.type"] == "worker_gone"
+        ended = {span.resource["service.instance.id"] for span in (agent, *asked)}
+        assert len(ended) == 1, "the dead one told nothing"
 
 
 async def test_F103_one_process_on_a_file_traces_too(children: Nursery, short_dir: Path) -> None:
