@@ -217,6 +217,22 @@ METRICS_REQUEST_MS = 5_000
 METRICS_REQUESTS_MAX = 64
 """Requests at a time, each on a thread; one more is closed unanswered."""
 
+# Traces
+TRACESTATE_CHARS_MAX = 512
+"""What the W3C asks every system to carry; a longer one is left out."""
+TRACESTATE_MEMBERS_MAX = 32
+TRACE_QUEUE_SPANS_MAX = 4_096
+"""Spans that wait to be sent; more are dropped, and nothing ever waits for them."""
+TRACE_BATCH_SPANS_MAX = 512
+TRACE_EVERY_MS = 1_000
+"""How long a span waits for company."""
+TRACE_SEND_MS = 2_000
+"""One request to the collector. A stop waits for the last one at most this long."""
+TRACE_TURNS_MAX = 4_096
+"""Turns, and inputs that one may take, whose trace a service remembers."""
+TRACE_LINKS_MAX = 32
+"""Requests that one turn is linked to: it may admit `QUEUE_MAX` messages."""
+
 # Views in Redis
 VIEW_CALL_THREADS_MAX = 100
 VIEW_CALL_BYTES_MAX = 1 * MIB

@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from threadlog.errors import UsageError
 from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
-from threadlog.settings_parts import RemoteSettings, both_set, content_of, gateway_base
+from threadlog.settings_parts import ToldSettings, both_set, content_of, gateway_base
 
 _PREFIX = "THREADLOG_"
 _KAFKA = f"{_PREFIX}KAFKA__"
@@ -238,7 +238,7 @@ class AnthropicSettings(_Provider):
     model_config = SettingsConfigDict(env_prefix="ANTHROPIC_", frozen=True, extra="ignore")
 
 
-class Settings(RemoteSettings, BaseSettings):
+class Settings(ToldSettings, BaseSettings):
     """All settings, each with the default that a person on a laptop wants.
 
     Shapes:  `data_dir` None: `$XDG_DATA_HOME/threadlog`, for root `/var/lib/threadlog`. `model`:

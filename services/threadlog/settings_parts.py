@@ -1,4 +1,5 @@
-"""Parts of the settings that stand alone: secrets in files, and the gateway that commands talk to.
+"""Parts of the settings that stand alone: secrets in files, the gateway that commands talk to, and
+what of a process is told.
 
 No message of an error repeats a value, which may be a secret.
 """
@@ -6,14 +7,15 @@ No message of an error repeats a value, which may be a secret.
 import ipaddress
 import re
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from threadlog.errors import UsageError
 
 URL, KEY = "THREADLOG_URL", "THREADLOG_KEY"
+_COLLECTOR = "THREADLOG_TRACES__ENDPOINT"
 _TOKEN = re.compile(r"[\x21-\x7e]{1,512}")
 _EXAMPLE = "for example https://threadlog.example.com or http://127.0.0.1:8080"
 
@@ -52,6 +54,58 @@ class RemoteSettings(BaseModel):
         if not _TOKEN.fullmatch(key):
             raise UsageError(f"{name}: this is no key: it has other characters than one has")
         return key
+
+
+class TracesSettings(BaseModel):
+    """Traces. `endpoint` None: off; else an OTLP/HTTP collector, by scheme, host and port.
+
+    `sample_ratio`: of the traces that begin here, how many are kept; 0 to 1.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    endpoint: str | None = None
+    sample_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def _endpoint_fits(self) -> Self:
+        if self.endpoint is not None:
+            _collector(self.endpoint)
+        return self
+
+
+class LoggingSettings(BaseModel):
+    """What services say on stderr: lines for people, or one JSON object a line for machines."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+
+
+class ToldSettings(RemoteSettings):
+    """Where commands are told, and what of a process is told to whoever watches it."""
+
+    traces: TracesSettings = TracesSettings()
+    logging: LoggingSettings = LoggingSettings()
+
+
+def _collector(url: str) -> None:
+    """Nothing, if this is the base address of a collector.
+
+    Raises:  UsageError: it is not; a credential has no place in it.
+    """
+    try:
+        parts = urlsplit(url)
+        is_base = bool(parts.hostname) and parts.path in ("", "/") and "@" not in parts.netloc
+        _ = parts.port
+    except ValueError:
+        raise UsageError(f"{_COLLECTOR}: this is no address") from None
+    if parts.scheme not in ("http", "https") or not is_base or "?" in url or "#" in url:
+        raise UsageError(
+            f"{_COLLECTOR}: scheme, host and port alone, for example http://127.0.0.1:4318; "
+            "headers such as a credential go into OTEL_EXPORTER_OTLP_HEADERS"
+        )
 
 
 def gateway_base(url: str, name: str) -> str:

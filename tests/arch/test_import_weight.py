@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"anthropic", "fastapi", "hypothesis", "openai", "httpx2", "starlette", "uvicorn"}
+TRACING = {"opentelemetry", "structlog", "google"}
+HEAVY = TRACING | {
+    "anthropic",
+    "fastapi",
+    "hypothesis",
+    "openai",
+    "httpx2",
+    "starlette",
+    "uvicorn",
+}
 
 # Runs the command line as `python -m threadlog` does, then names every top package it loaded.
 PROBE = """
@@ -77,3 +86,36 @@ def test_light_commands_load_no_sdk_and_no_framework(
     loaded = loaded_by(PROBE, tmp_path, *arguments)
     assert "threadlog" in loaded
     assert not loaded & HEAVY
+
+
+SERVICES = {
+    "embedded": ("threadlog.bootstrap.embedded",),
+    "cluster": ("threadlog.bootstrap.serving", "threadlog.bootstrap.gateway_service"),
+}
+SENDING = ("opentelemetry.exporter", "opentelemetry.sdk.trace", "structlog", "requests")
+
+
+@pytest.mark.parametrize(
+    ("where", "is_on"), [("embedded", False), ("cluster", False), ("embedded", True)]
+)
+def test_F103_nothing_of_traces_is_loaded_unless_they_are_on(
+    tmp_path: Path, where: str, is_on: bool
+) -> None:
+    program = f"""
+import sys
+import {", ".join(SERVICES[where])}
+from threadlog.bootstrap.traced import traced
+from threadlog.clock import SystemClock
+from threadlog.settings import Settings
+from threadlog.settings_parts import TracesSettings
+traces = TracesSettings(endpoint={"http://127.0.0.1:9" if is_on else None!r})
+with traced(Settings(traces=traces), "planner", "1", SystemClock()):
+    open(sys.argv[1], "w").write(" ".join(sys.modules))
+"""
+    loaded = loaded_by(program, tmp_path)
+    assert (set(SENDING) - {"structlog"} <= loaded) == is_on
+    if not is_on:
+        assert not {name for name in loaded if name.startswith(SENDING)}
+    if not is_on and where == "embedded":
+        # The client of Redis loads its metrics by itself, where they are installed.
+        assert "opentelemetry" not in loaded

@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.backends import opened
 from tests.contract.views_suite import row
-from tests.helpers.events import LOCAL, created, event_id, make_event, message, thread_id
+from tests.helpers.events import LOCAL, TRACE, created, event_id, make_event, message, thread_id
 from tests.helpers.logs import DEADLINE_S, collect, events_of
 from tests.helpers.processes import child, next_line
 from threadlog import ids
@@ -19,7 +19,7 @@ from threadlog.adapters.sqlite import mounts
 from threadlog.adapters.sqlite.file import open_read_only
 from threadlog.adapters.sqlite.lock import FileLock, Holder
 from threadlog.adapters.sqlite.log import SqliteLog
-from threadlog.adapters.sqlite.schema import APPLICATION_ID, COLUMNS, USER_VERSION
+from threadlog.adapters.sqlite.schema import APPLICATION_ID, COLUMNS, TRACE_COLUMNS, USER_VERSION
 from threadlog.adapters.sqlite.views import SqliteViews
 from threadlog.errors import (
     LockedError,
@@ -29,7 +29,7 @@ from threadlog.errors import (
     ThreadlogError,
 )
 from threadlog.events.thread import ThreadCreated
-from threadlog.ids import Position, Seq, WorkerId, WorkspaceId
+from threadlog.ids import NO_POSITION, Position, Seq, WorkerId, WorkspaceId
 from threadlog.ports.views import (
     Judged,
     ViewBatch,
@@ -62,7 +62,7 @@ FULL = make_event(
     workspace_id=WorkspaceId("workspace-1"),
     idempotency_key="key-1",
     occurred_at="2026-12-01T00:00:00.000Z",
-)
+).model_copy(update=TRACE)
 EXPECTED: dict[str, object] = {
     "sequence": 2,
     "payload_json": FULL.data.decode(),
@@ -161,6 +161,47 @@ async def opening(path: Path, *, writes: bool) -> ThreadlogError:
         await (opened(path).__aenter__() if writes else open_read_only(path))
     assert str(path) in str(raised.value)
     return raised.value
+
+
+def make_old(path: Path) -> None:
+    """The file is as version 1 wrote it."""
+    with plain(path) as connection:
+        connection.execute("DROP VIEW accepted")
+        for name in TRACE_COLUMNS:
+            connection.execute(f"ALTER TABLE events DROP COLUMN {name}")
+        connection.execute(
+            "CREATE VIEW accepted AS SELECT j.seq, e.* FROM events e "
+            "JOIN judgements j ON j.position = e.sequence WHERE j.seq IS NOT NULL"
+        )
+        connection.execute("PRAGMA user_version = 1")
+
+
+async def test_F103_a_file_of_before_traces_is_read_as_it_is(filled: Path) -> None:
+    make_old(filled)
+    before = filled.read_bytes()
+    file = await open_read_only(filled)
+    records = await collect(SqliteLog(file), NO_POSITION, 3)
+    await file.close()
+    untraced = FULL.model_copy(update=dict.fromkeys(TRACE))
+    assert [r.event for r in records] == [created(), untraced, message("later")]
+    assert filled.read_bytes() == before
+
+
+async def test_F103_a_file_of_before_traces_becomes_one_that_keeps_them(filled: Path) -> None:
+    make_old(filled)
+    again = FULL.model_copy(update={"event_id": event_id("again")})
+    async with opened(filled) as file:
+        await SqliteLog(file).append([again])
+    file = await open_read_only(filled)
+    records = await collect(SqliteLog(file), NO_POSITION, 4)
+    await file.close()
+    assert [r.event and r.event.tracestate for r in records] == [None, None, None, "vendor=1"]
+    assert records[-1].event == again
+    with plain(filled) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (USER_VERSION,)
+        assert "traceparent" in [
+            row[1] for row in connection.execute("PRAGMA table_info(accepted)")
+        ]
 
 
 @pytest.mark.parametrize("writes", [True, False])

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.grafana.fleet import SECTIONS
 from tests.helpers.alerts import (
-    PENDING,
     PROMETHEUS,
     RULES,
     RUNBOOKS,
@@ -20,7 +18,6 @@ from tests.helpers.alerts import (
 )
 from tests.helpers.outside import tool
 from tests.helpers.promql import TARGET_LABELS, findings, known_series, metrics_of
-from threadlog.telemetry.table import ROWS
 
 NAMES = sorted({rule.name for rule in rules()})
 CONFIGS = ["prometheus.yml", "loopback.yml"]
@@ -75,7 +72,7 @@ def test_F104_every_alert_says_what_it_is_and_has_its_runbook() -> None:
 
 
 def test_F104_alerts_ask_for_what_the_code_has() -> None:
-    known = known_series(frozenset(recorded()), PENDING)
+    known = known_series(frozenset(recorded()))
     wrong = {
         name: found
         for name, query in [(r.name, r.expr) for r in rules()] + list(recorded().items())
@@ -85,7 +82,7 @@ def test_F104_alerts_ask_for_what_the_code_has() -> None:
 
 
 def test_the_texts_of_an_alert_name_labels_that_it_may_have() -> None:
-    known = known_series(frozenset(recorded()), PENDING)
+    known = known_series(frozenset(recorded()))
     labels = {series.metric: series.labels for series in known.values()}
     for rule in rules():
         metrics = metrics_of(rule.expr, known)
@@ -97,7 +94,7 @@ def test_the_texts_of_an_alert_name_labels_that_it_may_have() -> None:
 
 def test_F104_cases_feed_what_the_code_has() -> None:
     """A case about a series that nobody shows would prove nothing."""
-    known = known_series(frozenset(recorded()), PENDING)
+    known = known_series(frozenset(recorded()))
     for name in NAMES:
         for case in cases(name):
             for series in case.series:
@@ -107,14 +104,6 @@ def test_F104_cases_feed_what_the_code_has() -> None:
 def test_recorded_names_are_used() -> None:
     used = " ".join(rule.expr for rule in rules())
     assert not [name for name in recorded() if name not in used]
-
-
-def test_what_is_pending_is_not_there_yet() -> None:
-    assert not [name for name in PENDING if name in ROWS], "take these out of PENDING"
-    known = known_series(frozenset(recorded()), PENDING)
-    queries = [rule.expr for rule in rules()] + list(recorded().values())
-    queries += [q.expr for section in SECTIONS for panel in section.panels for q in panel.queries]
-    assert set(PENDING) <= {name for query in queries for name in metrics_of(query, known)}
 
 
 @pytest.mark.parametrize("name", CONFIGS)

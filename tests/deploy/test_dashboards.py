@@ -9,11 +9,11 @@ import yaml
 from deploy.grafana.fleet import SECTIONS, TARGET, UID, render
 from deploy.grafana.panels import WIDTH
 from tests.arch.tree import ROOT
-from tests.helpers.alerts import PENDING, recorded, rules
+from tests.helpers.alerts import recorded, rules
 from tests.helpers.promql import findings, known_series
 
 GRAFANA = ROOT / "deploy/grafana"
-KNOWN = known_series(frozenset(recorded()), PENDING)
+KNOWN = known_series(frozenset(recorded()))
 PANELS = [panel for section in SECTIONS for panel in section.panels]
 
 

@@ -10,6 +10,8 @@ from threadlog.ids import EventId, TenantId, ThreadId, TurnId, WorkerId, Workspa
 
 LOCAL = ids.LOCAL_TENANT
 OTHER = TenantId("other")
+TRACE = {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01", "tracestate": "vendor=1"}
+"""The members of an event that a trace was said for."""
 WHEN = "2026-11-30T18:00:00.000Z"
 
 

@@ -26,24 +26,11 @@ class Known:
     bounds: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A metric that alerts and panels ask for before the code has it."""
-
-    labels: tuple[str, ...]
-    why: str
-    is_histogram: bool = False
-
-
-def known_series(
-    recorded: frozenset[str] = frozenset(), pending: Mapping[str, Pending] | None = None
-) -> dict[str, Known]:
+def known_series(recorded: frozenset[str] = frozenset()) -> dict[str, Known]:
     """Every series that may be asked for, by its name."""
     known = {name: Known(name, frozenset()) for name in recorded}
     for metric, row in ROWS.items():
         known |= _series(metric, row.kind, row.labels, row.buckets)
-    for name, entry in (pending or {}).items():
-        known |= _series(name, "histogram" if entry.is_histogram else "gauge", entry.labels, ())
     return known
 
 

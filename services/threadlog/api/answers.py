@@ -110,6 +110,8 @@ class EventBody(Answer):
     workspace_id: str | None
     idempotency_key: str | None
     occurred_at: str
+    traceparent: str | None = None
+    tracestate: str | None = None
     void: str | None = None
     payload: dict[str, JsonValue] | None
 

@@ -30,6 +30,8 @@ _NAMES = (
     "idempotency_key",
     "occurred_at",
 )
+_TRACE = ("traceparent", "tracestate")
+"""Only where the event has them."""
 
 
 def event_object(event: Event, seq: Seq | None, void: str | None = None) -> bytes:
@@ -37,6 +39,9 @@ def event_object(event: Event, seq: Seq | None, void: str | None = None) -> byte
     head: dict[str, object] = {"seq": seq}
     for name in _NAMES:
         head[name] = getattr(event, name)
+    for name in _TRACE:
+        if (value := getattr(event, name)) is not None:
+            head[name] = value
     if void is not None:
         head["void"] = void
     return b'%s,"payload":%s}' % (orjson.dumps(head)[:-1], _payload(event))
@@ -55,7 +60,7 @@ def event_of(line: str) -> tuple[Event, Seq | None, str | None]:
         raise RecordError("not an event") from error
     if not found or not isinstance(members, Mapping) or not payload.endswith("}"):
         raise RecordError("not an event")
-    fields = {name: members[name] for name in _NAMES if members.get(name) is not None}
+    fields = {name: members[name] for name in _NAMES + _TRACE if members.get(name) is not None}
     seq, void = members.get("seq"), members.get("void")
     event = decode_event(fields, payload[:-1].encode())
     return event, None if seq is None else Seq(int(seq)), void

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import hashlib
 import importlib
+import logging
 import os
 import re
 import socket
@@ -16,39 +17,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from threadlog.adapters.keys.local import token_file
-from threadlog.adapters.memory.notify import MemoryNotify
 from threadlog.adapters.sandbox.tools import BareTools, SandboxTools
-from threadlog.adapters.sqlite.blobs import SqliteBlobs
 from threadlog.adapters.sqlite.file import SqliteFile, open_file
 from threadlog.adapters.sqlite.lock import FileLock, Holder, token_path
-from threadlog.adapters.sqlite.log import SqliteLog
-from threadlog.adapters.sqlite.members import LockMembers
-from threadlog.adapters.sqlite.snapshots import SqliteSnapshots
-from threadlog.adapters.sqlite.views import SqliteViews
+from threadlog.bootstrap.file_services import file_ports, file_services
 from threadlog.bootstrap.models import (
-    MissingModel,
     close_models,
     fingerprints,
     known_model,
     load_models,
     load_prices,
 )
-from threadlog.bootstrap.services import Counting, Ports, Services
+from threadlog.bootstrap.services import Counting, Services
 from threadlog.bootstrap.sockets import listen, socket_path
+from threadlog.bootstrap.traced import traced
 from threadlog.clock import SystemClock, rfc3339
 from threadlog.commands.service import Commands
 from threadlog.errors import LogFileError, RefusedError, ThreadlogError, UsageError
 from threadlog.events.content import ModelRef
 from threadlog.faults import POINTS, arm
-from threadlog.ids import LOCAL_TENANT, ThreadId, WorkerId, WorkspaceId, derive, draw
+from threadlog.ids import LOCAL_TENANT, ThreadId, WorkspaceId, derive, draw
 from threadlog.limits import DRAIN_TIMEOUT_MS
-from threadlog.planner.prices import Prices
-from threadlog.ports.model import Model
 from threadlog.ports.tools import Tools, WorkspaceRef
 from threadlog.queries.reading import Reader
 from threadlog.settings import Settings
+from threadlog.telemetry.scope import mark_process
 
 _REST_S = 0.05
+_SERVICE = "embedded"
 _GUARD_S = 0.5
 
 Notice = Callable[[str], None]
@@ -170,12 +166,15 @@ class Runtime:
             address = socket_path(settings, path)
             secret = token_path(path)
             token = stack.enter_context(token_file(secret))
+            mark_process(_SERVICE, instance)
+            tracer = stack.enter_context(traced(settings, _SERVICE, instance, clock))
             file = await open_file(path, clock=clock, on_fatal=die)
         except BaseException:
             stack.close()
             lock.release()
             raise
-        services = _services(file, instance, models, tools, prices, options.counting)
+        ports = file_ports(file, models, tools, prices, tracer)
+        services = file_services(replace(ports, counting=options.counting), instance)
         holder = replace(holder, socket=str(address), token_file=str(secret))
         model = known_model(settings, options.script)
         place = Place(settings, holder, address, token, options.actor, hashes, model, stack)
@@ -330,37 +329,6 @@ async def serve(
         await runtime.stop()
 
 
-def _services(
-    file: SqliteFile,
-    instance: str,
-    models: Mapping[str, Model],
-    tools: Tools,
-    prices: Prices,
-    counting: Counting | None,
-) -> Services:
-    """The services of process `instance` on this file."""
-    clock, views, members = SystemClock(), SqliteViews(file), LockMembers()
-    ports = Ports(
-        log=SqliteLog(file),
-        views=views,
-        partition=views,
-        snapshots=SqliteSnapshots(file),
-        blobs=SqliteBlobs(file, clock=clock),
-        notify=MemoryNotify(),
-        members=members,
-        clock=clock,
-        models=models,
-        unknown_model=MissingModel(),
-        tools=tools,
-        prices=prices,
-        counting=counting,
-    )
-    planner, runner = WorkerId(f"p-{instance}"), WorkerId(f"t-{instance}")
-    members.register(planner)
-    members.register(runner)
-    return Services(ports, planner, runner)
-
-
 def _identity(path: Path) -> tuple[int, int] | None:
     """Which file lies at the path; None: none."""
     try:
@@ -386,5 +354,8 @@ def arm_faults(settings: Settings) -> None:
 
 def die(error: ThreadlogError) -> None:
     """A log that cannot be appended to any more ends the process: nothing may go on without it."""
-    os.write(2, f"threadlog: {error}\n".encode())
+    if logging.getLogger().handlers:
+        logging.getLogger("threadlog").critical("%s", error)
+    else:
+        os.write(2, f"threadlog: {error}\n".encode())
     os._exit(1)

@@ -84,6 +84,7 @@ def embedded_ports(
         signing_key=lambda: others.signing_key() or fallback,
         stopping=asyncio.Event(),
         meter=meter,
+        tracer=ports.tracer,
     )
 
 

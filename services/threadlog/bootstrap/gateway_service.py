@@ -11,6 +11,7 @@ import resource
 import secrets
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from threadlog.adapters.kafka.topics import KafkaTopics
 from threadlog.adapters.keys.file import KeysFile
@@ -29,6 +30,8 @@ from threadlog.bootstrap.loop_health import Health
 from threadlog.bootstrap.metered import MeteredAppender
 from threadlog.bootstrap.models import known_model
 from threadlog.bootstrap.sampling import show_clients, watch_log
+from threadlog.bootstrap.traced import traced
+from threadlog.clock import SystemClock
 from threadlog.errors import ThreadlogError, TransientError
 from threadlog.gateway.freshness import Freshness
 from threadlog.gateway.ports import GatewayPorts
@@ -37,6 +40,7 @@ from threadlog.limits import CONNECTIONS_MAX
 from threadlog.settings import Settings
 from threadlog.telemetry.gateway import HttpMeter
 from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.scope import mark_process
 from threadlog.telemetry.server import MetricsServer
 
 _log = logging.getLogger("threadlog.gateway")
@@ -56,14 +60,17 @@ async def serve_gateway(settings: Settings, notice: Notice, stop: asyncio.Event)
     arm_faults(settings)
     _raise_files()
     async with AsyncExitStack() as stack:
+        instance = draw()
+        mark_process(SERVICE, instance)
+        tracer = stack.enter_context(traced(settings, SERVICE, instance, SystemClock()))
         cluster = await stack.enter_async_context(
-            open_cluster(settings, SERVICE, draw(), on_fatal=die)
+            open_cluster(settings, SERVICE, instance, on_fatal=die)
         )
         metrics, keys = Metrics(), KeysFile(settings.keys_file(), cluster.clock)
         metrics.expect("gateway")
         topics = cluster.config.events_topic, cluster.config.dead_letters_topic
         metrics.log.expect(topics, reads=False)
-        ports = _ports(settings, cluster, metrics, keys)
+        ports = replace(_ports(settings, cluster, metrics, keys), tracer=tracer)
         listener = tcp_listener(settings, is_choosy=True)
         stack.callback(listener.close)
         health = Health(cluster.clock)

@@ -4,9 +4,10 @@ import asyncio
 import gc
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from threadlog.bootstrap.traced import TracedViews
 from threadlog.clock import Clock
 from threadlog.gateway.meter import GatewayMeter
 from threadlog.ids import Position, ThreadId, WorkerId
@@ -30,6 +31,7 @@ from threadlog.runtime.acting import ActorPorts
 from threadlog.runtime.load import Loader
 from threadlog.runtime.meter import Meter
 from threadlog.runtime.shared_fold import SharedFold
+from threadlog.runtime.tracer import NoTracer, Tracer
 from threadlog.tool_runner.service import SLOTS, ToolRunner
 from threadlog.tool_runner.slots import Slots
 
@@ -79,6 +81,7 @@ class Ports:
     slots: int = SLOTS
     gather_ms: int = GATHER_MS
     counting: Counting | None = None
+    tracer: Tracer = field(default_factory=NoTracer)
 
 
 class Services:
@@ -88,8 +91,10 @@ class Services:
         self.ports = ports
         loader = Loader(ports.views, ports.snapshots)
         folding = SharedFold()
-        actor = ActorPorts(ports.log, loader, ports.members, ports.clock, folding)
-        projected = ProjectionPorts(ports.log, ports.partition, loader, ports.notify, folding)
+        tracer, clock = ports.tracer, ports.clock
+        actor = ActorPorts(ports.log, loader, ports.members, clock, folding, tracer=tracer)
+        views = TracedViews(ports.partition, tracer, clock)
+        projected = ProjectionPorts(ports.log, views, loader, ports.notify, folding)
         planning = running = actor
         if (counting := ports.counting) is not None:
             planning = counting.actor(actor, "planner")

@@ -32,6 +32,8 @@ from threadlog.bootstrap.models import (
     named_models,
 )
 from threadlog.bootstrap.sampling import broken_threads, show_clients, watch_log
+from threadlog.bootstrap.traced import TracedViews, traced
+from threadlog.clock import SystemClock
 from threadlog.errors import TransientError
 from threadlog.ids import Partition, Position, WorkerId, draw
 from threadlog.limits import LANES_MAX
@@ -46,9 +48,11 @@ from threadlog.runtime.lag import Lag, is_moving
 from threadlog.runtime.load import Loader
 from threadlog.runtime.owned import OwnedActor
 from threadlog.runtime.shared_fold import SharedFold
+from threadlog.runtime.tracer import Tracer
 from threadlog.settings import Settings
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.planner import TurnMeter
+from threadlog.telemetry.scope import mark_process
 from threadlog.telemetry.server import MetricsServer
 from threadlog.telemetry.service import ServiceMeter
 from threadlog.telemetry.table import Service
@@ -78,6 +82,7 @@ class Process:
     metrics: Metrics
     meter: ServiceMeter
     service: Service
+    tracer: Tracer
 
     @property
     def worker(self) -> WorkerId:
@@ -103,6 +108,7 @@ class Process:
             SharedFold(remembers=False),
             self.meter,
             self.lanes_max,
+            self.tracer,
         )
 
     @property
@@ -129,13 +135,15 @@ async def serve_service(
     arm_faults(settings)
     instance, label = draw(), _LABELS[name]
     async with AsyncExitStack() as stack:
+        mark_process(name, instance)
+        tracer = stack.enter_context(traced(settings, name, instance, SystemClock()))
         cluster = await stack.enter_async_context(
             open_cluster(settings, name, instance, on_fatal=die)
         )
         metrics = Metrics()
         metrics.log.expect(_topics(cluster) if name == "projection" else (), reads=True)
         meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
-        process = Process(cluster, metrics, meter, label)
+        process = Process(cluster, metrics, meter, label, tracer)
         members = KafkaMembers(cluster.config)
         make = await stack.enter_async_context(
             _maker(settings, name, process, members, notice, tools)
@@ -252,7 +260,7 @@ def _projection(process: Process, partition: Partition) -> OwnedProjection:
     )
     ports = ProjectionPorts(
         process.log(partition),
-        views,
+        TracedViews(views, process.tracer, cluster.clock),
         process.loader(),
         cluster.notify,
         SharedFold(remembers=False),

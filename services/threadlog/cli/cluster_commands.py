@@ -37,11 +37,14 @@ def _serve(
     its partitions go to others at once, and it ends, with exit code 0, when what it runs has ended.
     """
     from threadlog.cli.serving import serve_one
-    from threadlog.cli.terminal import Screen, show_logs
+    from threadlog.cli.terminal import Screen, errors_told, show_logs
     from threadlog.settings import load_settings
 
-    show_logs()
-    go(serve_one(load_settings(), Screen(), service.value, metrics_port))
+    settings = load_settings()
+    show_logs(settings.logging)
+    screen = Screen(is_json=settings.logging.format == "json")
+    with errors_told(screen):
+        go(serve_one(settings, screen, service.value, metrics_port))
 
 
 def _plan(as_json: JsonFlag = False) -> None:

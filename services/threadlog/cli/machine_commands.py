@@ -88,11 +88,14 @@ def _up(script: Script = None) -> None:
     Exit code 0 when it was told to end.
     """
     from threadlog.cli.serving import up
-    from threadlog.cli.terminal import Screen, show_logs
+    from threadlog.cli.terminal import Screen, errors_told, show_logs
     from threadlog.settings import load_settings
 
-    show_logs()
-    go(up(load_settings(), Screen(), script))
+    settings = load_settings()
+    show_logs(settings.logging)
+    screen = Screen(is_json=settings.logging.format == "json")
+    with errors_told(screen):
+        go(up(settings, screen, script))
 
 
 def _scripted_model(

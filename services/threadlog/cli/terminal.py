@@ -8,13 +8,21 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
+import typer
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from threadlog.cli.failures import exit_code
 from threadlog.cli.plain import plain
+from threadlog.errors import ThreadlogError
+from threadlog.settings_parts import LoggingSettings
+from threadlog.telemetry.failures import causes_of, name_of, places_of, said
 
+NOTICES = "threadlog.notice"
+"""The logger of what services tell on purpose, where lines are for machines."""
 Style = Literal["dim", "bold", "red", "green", "yellow", "cyan"]
 _CODES: dict[Style, str] = {
     "dim": "2",
@@ -66,9 +74,10 @@ def look_of(stream: TextIO, settings: TerminalSettings) -> Look:
 
 
 class Screen:
-    """The two streams of this process."""
+    """The two streams of this process. `is_json`: what is told on stderr is a log line, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_json: bool = False) -> None:
+        self.is_json = is_json
         settings = TerminalSettings()
         self.out = look_of(sys.stdout, settings)
         self.err = look_of(sys.stderr, settings)
@@ -84,7 +93,10 @@ class Screen:
 
     def note(self, line: str) -> None:
         """The line is for the person at the terminal; it is lost where nobody looks."""
-        self.piece(line + "\n")
+        if self.is_json:
+            logging.getLogger(NOTICES).info("%s", line.removeprefix("threadlog: "))
+        else:
+            self.piece(line + "\n")
 
     def piece(self, text: str) -> None:
         """Part of a line for the person at the terminal, shown at once."""
@@ -107,14 +119,48 @@ class _PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return plain(super().format(record))
 
+    def formatException(self, ei: Any) -> str:  # the name of the library
+        errors = causes_of(ei[1])
+        return "\n".join([" <- ".join(map(name_of, errors)), *places_of(ei[1])])
 
-def show_logs() -> None:
-    """Warnings of the services go to stderr, one line each, without terminal escapes."""
+
+def show_logs(settings: LoggingSettings | None = None) -> None:
+    """What services say goes to stderr, as the settings want it; None: text, from warnings on.
+
+    Effects: as text without terminal escapes. No line has the text of an error that is not ours.
+    """
+    settings = settings or LoggingSettings()
     handler = logging.StreamHandler()
-    handler.setFormatter(_PlainFormatter("threadlog: %(message)s"))
+    handler.addFilter(_without_values)
+    if settings.format == "json":
+        from threadlog.telemetry.logs import json_formatter
+
+        handler.setFormatter(json_formatter())
+        logging.getLogger(NOTICES).setLevel(logging.INFO)
+    else:
+        handler.setFormatter(_PlainFormatter("threadlog: %(message)s"))
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(logging.WARNING)
+    root.setLevel(settings.level.upper())
+
+
+@contextlib.contextmanager
+def errors_told(screen: Screen) -> Iterator[None]:
+    """What ends the block is a line like all others, where lines are for machines."""
+    try:
+        yield
+    except ThreadlogError as error:
+        if not screen.is_json:
+            raise
+        logging.getLogger(NOTICES).error("%s", error)
+        raise typer.Exit(exit_code(error)) from error
+
+
+def _without_values(record: logging.LogRecord) -> bool:
+    """Errors among the arguments of the message are told as elsewhere."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(said(a) if isinstance(a, BaseException) else a for a in record.args)
+    return True
 
 
 def silence(stream: TextIO) -> None:

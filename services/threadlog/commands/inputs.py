@@ -28,6 +28,7 @@ from threadlog.ports.views import (
     Reads,
     StoredEvent,
 )
+from threadlog.telemetry.scope import learn
 
 JUDGED_S = 30.0
 """How long a command waits for the views to judge what it appended."""
@@ -94,6 +95,7 @@ class Inputs:
                  where the views may be so far behind that it is judged stale.
         Raises:  ConflictError: it was void. ViewsBehindError: it may be, and nobody knows yet.
         """
+        learn(thread=given.thread)
         events = given.make(given.head)
         try:
             known = await self._known(given, events, is_again=False)

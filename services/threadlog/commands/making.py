@@ -21,6 +21,7 @@ from threadlog.ids import (
 from threadlog.limits import MESSAGE_BYTES_MAX
 from threadlog.ports.blobs import Blobs
 from threadlog.ports.texts import store_texts
+from threadlog.telemetry.scope import request_trace
 
 DELIVERIES: tuple[Delivery, ...] = ("reject", "next_turn")
 """What is taken by now; steering and interrupts follow with their own commands."""
@@ -33,7 +34,7 @@ class Maker:
         self._blobs = blobs
         self._tenant = tenant
         self._actor = actor
-        self._writer = EventWriter("gateway", None, lambda: rfc3339(clock.now_ms()))
+        self._writer = EventWriter("gateway", None, lambda: rfc3339(clock.now_ms()), request_trace)
 
     def id_of(self, thread: ThreadId, operation: str, key: str) -> EventId:
         """The id of the event that this operation makes under this key."""

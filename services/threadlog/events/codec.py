@@ -21,6 +21,7 @@ from threadlog.errors import RecordError, RejectedError
 from threadlog.events import strict_json
 from threadlog.events.catalog import schema_urn
 from threadlog.events.envelope import Body, Event, Invalid, Opaque
+from threadlog.events.trace import drop_malformed
 from threadlog.events.upcast import lookup, upcast
 from threadlog.limits import EVENT_BYTES_MAX, JSON_DEPTH_MAX, JSON_MEMBERS_MAX
 
@@ -38,6 +39,8 @@ ATTRIBUTES = {
     "source": "source",
     "occurred_at": "time",
     "type": "type",
+    "traceparent": "traceparent",
+    "tracestate": "tracestate",
 }
 """Envelope field to CloudEvents attribute."""
 _SOURCE_PREFIX = "threadlog://"
@@ -77,6 +80,8 @@ def decode_body(event_type: str, version: int, data: bytes) -> Body | Opaque | I
 def decode_event(fields: Mapping[str, object], data: bytes | None) -> Event:
     """The event with these envelope fields and this body. `data` None: the record had no value.
 
+    A trace that is malformed is left out.
+
     Raises:  RecordError: the envelope is unusable; the record is void for everyone.
     """
     event_type, version = fields.get("type"), fields.get("version")
@@ -85,8 +90,10 @@ def decode_event(fields: Mapping[str, object], data: bytes | None) -> Event:
     if not isinstance(data, bytes):
         raise RecordError("no value")
     try:
-        body = decode_body(event_type, version, data)
-        return Event.model_validate({**fields, "body": body, "data": data})
+        members = {**fields, "body": decode_body(event_type, version, data), "data": data}
+        if "traceparent" in members or "tracestate" in members:
+            drop_malformed(members)
+        return Event.model_validate(members)
     except ValidationError as error:
         raise RecordError(f"no usable envelope: {_first_of(error)}") from error
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from threadlog.events.content import Frozen
+from threadlog.events.trace import PARENT_PATTERN
 from threadlog.ids import (
     TENANT_PATTERN,
     UUID_PATTERN,
@@ -20,6 +21,7 @@ from threadlog.ids import (
     WorkerId,
     WorkspaceId,
 )
+from threadlog.limits import TRACESTATE_CHARS_MAX
 
 _ID = f"^{UUID_PATTERN}$"
 
@@ -50,6 +52,7 @@ class Event(BaseModel):
     """One fact of one stream.
 
     Shapes:  `data` is the body's JSON, byte for byte as in the log; `body` is what it decodes to.
+             `traceparent`, `tracestate`: as `events.trace` has them; nothing depends on them.
     Units:   `occurred_at` is RFC 3339 text of the writer's clock: shown, never ordered by.
     """
 
@@ -69,6 +72,8 @@ class Event(BaseModel):
     idempotency_key: str | None = Field(default=None, max_length=256)
     occurred_at: str = Field(max_length=64)
     critical: bool = False
+    traceparent: str | None = Field(default=None, pattern=PARENT_PATTERN)
+    tracestate: str | None = Field(default=None, max_length=TRACESTATE_CHARS_MAX)
     body: Body | Opaque | Invalid
     data: bytes
 

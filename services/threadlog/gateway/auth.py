@@ -15,6 +15,7 @@ from fastapi.security import HTTPBearer
 from threadlog.api.keys import Credential, Scope
 from threadlog.errors import DeniedError, QuotaError, ScopeMissingError, UnauthenticatedError
 from threadlog.gateway.ports import GatewayPorts
+from threadlog.telemetry.scope import learn
 
 COOKIE = "threadlog_key"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -81,6 +82,7 @@ class Asking:
         if any(name in request.headers for name in _CLAIMS):
             ports.meter.stranger("header")
         request.state.caller = Caller(credential, ports)
+        learn(tenant=credential.tenant)
         if self._scope is not None:
             may(request.state.caller, self._scope)
 

@@ -1,5 +1,6 @@
 """Around every request: who may ask at all, what every answer carries, and what is counted."""
 
+import logging
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -11,7 +12,9 @@ from threadlog.errors import DeniedError, NotFoundError
 from threadlog.gateway.auth import check_origin
 from threadlog.gateway.ports import GatewayPorts
 from threadlog.gateway.problems import problem_response
+from threadlog.telemetry import scope as marks
 
+_log = logging.getLogger("threadlog.gateway")
 PROBES = frozenset({"/healthz", "/readyz"})
 _UNMATCHED = "unmatched"
 
@@ -31,6 +34,8 @@ class Edge:
         ports, status = self._ports, 500
         began_ms = ports.clock.mono_ms()
         ports.meter.began()
+        span = None if scope["path"] in PROBES else ports.tracer.request(*_trace(scope))
+        token = marks.bind(marks.Scope() if span is None else marks.Scope(trace=span.trace))
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -48,6 +53,10 @@ class Edge:
         finally:
             seconds = (ports.clock.mono_ms() - began_ms) / 1_000
             ports.meter.answered(_template(scope), scope["method"], status, seconds)
+            _log.debug("%s %s: %d", scope["method"], _template(scope), status)
+            if span is not None:
+                span.ended(_template(scope), scope["method"], status)
+            marks.unbind(token)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         options = self._ports.options
@@ -71,6 +80,12 @@ def _headers(scope: Scope) -> dict[str, list[str]]:
     for name, value in scope["headers"]:
         found.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
     return found
+
+
+def _trace(scope: Scope) -> tuple[list[str], list[str]]:
+    """What the headers say of a trace."""
+    found = _headers(scope)
+    return found.get("traceparent", []), found.get("tracestate", [])
 
 
 def _complete(message: MutableMapping[str, Any], told: dict[str, str]) -> None:

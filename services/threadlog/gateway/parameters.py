@@ -30,6 +30,7 @@ from threadlog.ids import (
 )
 from threadlog.limits import IDEMPOTENCY_KEY_CHARS_MAX
 from threadlog.ports.views import ThreadPlace
+from threadlog.telemetry.scope import learn
 
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,15}")
 _RECEIPT = re.compile(r"[A-Za-z0-9_-]{44}")
@@ -77,6 +78,7 @@ def thread_id(text: str) -> ThreadId:
     """
     if not is_uuid(text):
         raise NotFoundError("no thread")
+    learn(thread=ThreadId(text))
     return ThreadId(text)
 
 

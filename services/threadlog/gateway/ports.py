@@ -19,6 +19,7 @@ from threadlog.ports.notify import Notify
 from threadlog.ports.snapshots import Snapshots
 from threadlog.ports.views import Views
 from threadlog.queries.reading import Reader
+from threadlog.runtime.tracer import NoTracer, Tracer
 
 LOCAL_KEY_ID = "local"
 """The id of the runtime's own token: no key of a file has it, their ids have 12 characters."""
@@ -67,6 +68,7 @@ class GatewayPorts:
     signing_key: Callable[[], bytes]
     stopping: asyncio.Event
     meter: GatewayMeter = field(default_factory=NoGatewayMeter)
+    tracer: Tracer = field(default_factory=NoTracer)
 
     def commands(self, tenant: TenantId, actor: str) -> Commands:
         """Commands of this tenant and actor."""

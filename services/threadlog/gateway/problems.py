@@ -1,7 +1,6 @@
 """Every error as a problem document; the text of a bug is not for callers."""
 
 import logging
-import re
 from collections.abc import Mapping
 
 from fastapi import FastAPI, Request, Response
@@ -26,9 +25,10 @@ from threadlog.errors import (
     ThreadlogError,
     UnauthenticatedError,
 )
+from threadlog.events.trace import parse_parent
+from threadlog.telemetry.scope import request_trace
 
 _log = logging.getLogger("threadlog.gateway")
-_TRACE = re.compile(r"[0-9a-f]{2}-(?P<id>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _ABSENT = "there is nothing here for you: it is absent, or another tenant's"
 _RETRY_S = 1
 _FIELDS_MAX = 8
@@ -65,10 +65,10 @@ def problem_response(request: Request, error: ThreadlogError) -> Response:
 def respond(
     request: Request, problem: ProblemBody, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The problem as a response; it names the trace that the request came with, if it did."""
-    trace = _TRACE.fullmatch(request.headers.get("traceparent", ""))
+    """The problem as a response; it names the trace that the request is in, or came with."""
+    trace = parse_parent(request_trace()[0] or request.headers.get("traceparent"))
     if trace is not None:
-        named = {"trace_id": trace["id"], "instance": f"urn:threadlog:trace:{trace['id']}"}
+        named = {"trace_id": trace.trace_id, "instance": f"urn:threadlog:trace:{trace.trace_id}"}
         problem = problem.model_copy(update=named)
     optional = {"limit", "oldest_seq", "head_seq"}
     left_out = {name for name in optional if getattr(problem, name) is None}

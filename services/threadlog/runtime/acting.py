@@ -14,6 +14,7 @@ from threadlog.runtime.ledger import Ledger
 from threadlog.runtime.load import Loader
 from threadlog.runtime.meter import Meter, NoMeter
 from threadlog.runtime.shared_fold import SharedFold
+from threadlog.runtime.tracer import NoTracer, Tracer
 
 
 @dataclass(slots=True)
@@ -39,12 +40,14 @@ class Plan:
     """What is appended next: events in order, and what they mean for own claims.
 
     Shapes:  `claims` begin with these events; `releases` and `outcomes` close theirs.
+    Units:   `began_ms`: when it was begun, milliseconds since the epoch.
     """
 
     events: list[Event] = field(default_factory=list)
     claims: list[OwnClaim] = field(default_factory=list)
     releases: list[tuple[OwnClaim, ReleaseReason]] = field(default_factory=list)
     outcomes: list[OwnClaim] = field(default_factory=list)
+    began_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +61,4 @@ class ActorPorts:
     folding: SharedFold
     meter: Meter = field(default_factory=NoMeter)
     lanes_max: int = LANES_MAX
+    tracer: Tracer = field(default_factory=NoTracer)

@@ -84,6 +84,7 @@ class Actor(Claiming[A]):
     ) -> None:
         """Own claims come back here; everything accepted is learned."""
         if judgement.void is None:
+            self._ports.tracer.heard(self.name, self.worker_id, event, judgement.seq)
             self.learn(lane, event)
         if event.worker == self.worker_id:
             self._on_own(lane, event, is_accepted=judgement.void is None)
@@ -134,7 +135,9 @@ class Actor(Claiming[A]):
         if own.timer is not None:
             own.timer.cancel()
             own.timer = None
+        began_ms = self._ports.clock.now_ms()
         plan = self.plan(lane)
+        plan.began_ms = began_ms
         if plan.events:
             own.sending = True
             self._open(lane)
@@ -225,6 +228,7 @@ class Actor(Claiming[A]):
             self._replace_outcomes(lane, plan, error)
             return
         reach(f"{self.name}.{kind}.after_append")
+        self._ports.tracer.planned(self.name, plan.events, plan.began_ms)
         self._close(lane)
         for claim in plan.claims:
             claim.led_by = ()

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from threadlog.clock import rfc3339
 from threadlog.errors import LateError, RefusedError
 from threadlog.events.envelope import Body, Event
+from threadlog.events.trace import span_of
 from threadlog.events.writer import EventWriter
 from threadlog.faults import reach
 from threadlog.ids import EventId, WorkerId
@@ -22,6 +23,7 @@ from threadlog.runtime.lanes import Lane
 from threadlog.runtime.liveness import certainly_gone
 from threadlog.runtime.patience import patiently
 from threadlog.runtime.worker import Worker
+from threadlog.telemetry import scope
 from threadlog.thread.decide import open_claims
 from threadlog.thread.state import Call, Claim
 
@@ -40,7 +42,12 @@ class Claiming(ABC, Generic[A]):
     def __init__(self, ports: ActorPorts, worker_id: WorkerId) -> None:
         self._ports = ports
         self.worker_id = worker_id
-        self.writer = EventWriter(self.name, worker_id, lambda: rfc3339(ports.clock.now_ms()))
+        self.writer = EventWriter(
+            self.name,
+            worker_id,
+            lambda: rfc3339(ports.clock.now_ms()),
+            ports.tracer.trace_of,
+        )
         self.is_draining = False
         self.is_owner = True
         self._abandoning: set[asyncio.Task[None]] = set()
@@ -122,6 +129,8 @@ class Claiming(ABC, Generic[A]):
             now_ms, meter = self._ports.clock.mono_ms(), self._ports.meter
             if claim.is_late(now_ms):
                 raise LateError("nothing was set up")
+            scope.begin_span(span_of(claim.claim_id))
+            _log.debug("%s: the effect of claim %s begins", self.name, claim.claim_id)
             claim.has_begun = True
             meter.claim("used")
             meter.began((now_ms - claim.sent_ms) / 1_000)

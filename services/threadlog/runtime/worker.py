@@ -23,6 +23,7 @@ from threadlog.runtime.load import Loaded, Loader
 from threadlog.runtime.meter import Meter
 from threadlog.runtime.patience import patiently
 from threadlog.runtime.shared_fold import SharedFold
+from threadlog.telemetry import scope
 from threadlog.thread.fold import Judgement
 
 L = TypeVar("L")
@@ -153,6 +154,8 @@ class Worker(Generic[L]):
         return task
 
     async def _guarded(self, lane: Lane[L], work: Coroutine[Any, Any, None]) -> None:
+        # For as long as the task lives, which ends with its context.
+        scope.bind(_scope(lane))
         try:
             await work
         except Exception:  # noqa: BLE001  # a worker's edge
@@ -165,7 +168,9 @@ class Worker(Generic[L]):
             self._count_backlog(-len(lane.backlog))
             lane.backlog = None
         self.broken.add(lane.thread_id)
+        token = scope.bind(_scope(lane))
         _log.exception("%s: thread %s stopped", self._service.name, lane.thread_id)
+        scope.unbind(token)
         self._service.on_broken(lane)
 
     def _deliver(self, record: Record) -> Lane[L] | None:
@@ -231,3 +236,10 @@ class Worker(Generic[L]):
             if record.event is not None:
                 self._judge(lane, record.event, record.position)
         self._service.on_batch(self.position, [lane])
+
+
+def _scope(lane: Lane[Any]) -> scope.Scope:
+    """What is done for the lane is about this."""
+    turn = lane.state.turn
+    turn_id = None if turn is None else turn.turn_id
+    return scope.Scope(lane.tenant_id, lane.thread_id, lane.state.head, turn_id)

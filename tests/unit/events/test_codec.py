@@ -5,7 +5,7 @@ import json
 import pytest
 from cloudevents.core.formats.json import JSONFormat
 
-from tests.helpers.events import make_event
+from tests.helpers.events import TRACE, make_event
 from tests.helpers.samples import ONE_OF_EACH
 from tests.helpers.thread_events import bent, message, unknown
 from tests.helpers.threads import Story
@@ -78,7 +78,7 @@ def test_every_member_of_the_envelope_is_on_the_line() -> None:
         worker=WorkerId("w-1"),
         workspace_id=WorkspaceId("ws"),
         idempotency_key="k",
-    )
+    ).model_copy(update=TRACE)
     assert all(getattr(full, name) is not None for name in Event.model_fields)
     again, _ = from_cloud_event(to_cloud_event(full))
     assert again == full

@@ -30,6 +30,8 @@ ATTRIBUTES = {
     "idempotency_key": "idempotencykey",
     "occurred_at": "time",
     "type": "type",
+    "traceparent": "traceparent",
+    "tracestate": "tracestate",
 }
 """Envelope field to CloudEvents attribute, as in the structured form; a test compares them."""
 _NAMED = tuple((field, f"ce_{name}") for field, name in ATTRIBUTES.items())
@@ -40,6 +42,8 @@ _FIELDS = {name: field for field, name in _NAMED} | {
     "ce_partitionkey": "partitionkey",
     "ce_critical": "critical",
 }
+_TRACE = ("traceparent", "tracestate")
+"""Of these two a wrong one is passed over: nothing depends on it."""
 _SOURCE_PREFIX = "threadlog://"
 _ALWAYS: tuple[tuple[str, bytes], ...] = (
     ("ce_specversion", b"1.0"),
@@ -114,6 +118,9 @@ def _read(headers: Headers, size: int) -> dict[str, object]:
         field = _FIELDS.get(name)
         if field is None:
             continue
+        if field in _TRACE:
+            _read_trace(fields, field, raw)
+            continue
         if field in fields:
             raise RecordError(f"repeated header {name}")
         if not isinstance(raw, bytes):
@@ -125,6 +132,12 @@ def _read(headers: Headers, size: int) -> dict[str, object]:
     if size > EVENT_BYTES_MAX:
         raise RecordError("record too large")
     return fields
+
+
+def _read_trace(fields: dict[str, object], field: str, raw: object) -> None:
+    """The text is among the fields; one that is no text, or the second one, is malformed."""
+    is_text = isinstance(raw, bytes) and raw.isascii() and field not in fields
+    fields[field] = raw.decode() if is_text and isinstance(raw, bytes) else None
 
 
 def _event(key: str, fields: dict[str, object], value: bytes | None) -> Event:

@@ -18,7 +18,13 @@ from pathlib import Path
 
 from threadlog.adapters.sqlite.failures import mapped
 from threadlog.adapters.sqlite.mounts import network_file_system
-from threadlog.adapters.sqlite.schema import APPLICATION_ID, SCHEMA, USER_VERSION
+from threadlog.adapters.sqlite.schema import (
+    APPLICATION_ID,
+    OLD_EVENTS,
+    SCHEMA,
+    UPGRADE,
+    USER_VERSION,
+)
 from threadlog.errors import LogFileError, NotFoundError, RefusedError
 
 _BUSY_MS = 5_000
@@ -36,16 +42,20 @@ def open_reader(file: Path) -> sqlite3.Connection:
     """
     _check_before(file)
     with _connected(file, "ro") as connection:
-        connection.execute("PRAGMA query_only = ON")
-        if _check_header(connection, file):
+        version = _check_header(connection, file)
+        if version is None:
             raise LogFileError(f"{file} holds no log yet; start the runtime on it once")
+        if version < USER_VERSION:
+            connection.execute(OLD_EVENTS)
+        connection.execute("PRAGMA query_only = ON")
     return connection
 
 
 def open_writer(file: Path) -> sqlite3.Connection:
     """The one connection that writes: the file is there and ours, in WAL mode, synchronous FULL.
 
-    Effects: creates file (0600) and folders (0700) that are missing.
+    Effects: creates file (0600) and folders (0700) that are missing; a file of an older version
+             becomes one of this version.
     Raises:  RefusedError: network file system, foreign owner, or not writable.
              LogFileError: foreign, newer or damaged file.
     """
@@ -67,9 +77,14 @@ def open_writer(file: Path) -> sqlite3.Connection:
         raise RefusedError(f"cannot write {file}: {error.strerror}; check its owner") from error
     _check_before(file)
     with _connected(file, "rw") as connection:
-        if _check_header(connection, file):
+        version = _check_header(connection, file)
+        if version is None:
             _create(connection)
         _set_durable(connection)
+        if version is not None and version < USER_VERSION:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {UPGRADE} PRAGMA user_version = {USER_VERSION}; COMMIT;"
+            )
     return connection
 
 
@@ -111,13 +126,13 @@ def _check_before(file: Path) -> None:
         raise RefusedError(f"cannot read {file}: {error.strerror}; check its owner") from error
 
 
-def _check_header(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether the file is still empty. Asked through SQLite, for the header may lie in the WAL."""
+def _check_header(connection: sqlite3.Connection, file: Path) -> int | None:
+    """The file's version; None: it is empty. Asked of SQLite, for the header may be in the WAL."""
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not application and not version and not tables:
-        return True
+        return None
     if application != APPLICATION_ID:
         raise LogFileError(f"{file} is not a Threadlog log; choose another path")
     if version > USER_VERSION:
@@ -128,7 +143,7 @@ def _check_header(connection: sqlite3.Connection, file: Path) -> bool:
     # A file cut short, or without its first pages, fails here and not in the middle of a turn.
     connection.execute("SELECT max(sequence) FROM events").fetchone()
     connection.execute("SELECT position FROM watermark").fetchone()
-    return False
+    return int(version)
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -50,6 +50,8 @@ def event_row(event: Event) -> Row:
         event.occurred_at,
         event.source,
         int(event.critical),
+        event.traceparent,
+        event.tracestate,
     )
 
 
@@ -73,6 +75,8 @@ def record(row: Row, *, opens_stream: bool = False) -> Record:
         "source": row[14],
         "critical": _CRITICAL.get(row[15], row[15]),
     }
+    if row[16] is not None:
+        fields |= {"traceparent": row[16], "tracestate": row[17]}
     try:
         event = decode_event(fields, data.encode() if isinstance(data, str) else data)
     except RecordError as error:

@@ -12,8 +12,8 @@ at 15 events a turn an index over `caused_by` cost more than the inserts themsel
 
 APPLICATION_ID = 0x54_4C_4F_47
 """`TLOG`, at offset 68 of the file: `file` and we tell our logs from other databases by it."""
-USER_VERSION = 1
-"""The schema below. A reader refuses a file with a higher one."""
+USER_VERSION = 2
+"""The schema below. A reader refuses a file with a higher one; version 1 had no traces."""
 
 COLUMNS = (
     "sequence",
@@ -32,7 +32,10 @@ COLUMNS = (
     "occurred_at",
     "source",
     "critical",
+    "traceparent",
+    "tracestate",
 )
+TRACE_COLUMNS = COLUMNS[-2:]
 
 SCHEMA = """
 CREATE TABLE events (
@@ -51,7 +54,9 @@ CREATE TABLE events (
   idempotency_key TEXT,
   occurred_at TEXT NOT NULL,
   source TEXT NOT NULL,
-  critical INTEGER NOT NULL
+  critical INTEGER NOT NULL,
+  traceparent TEXT,
+  tracestate TEXT
 ) STRICT;
 CREATE INDEX events_by_id ON events (event_id);
 CREATE INDEX events_by_thread ON events (thread_id, tenant_id);
@@ -152,3 +157,11 @@ CREATE TABLE blobs (
   UNIQUE (sha256, tenant_id)
 ) STRICT;
 """
+
+UPGRADE = "".join(f"ALTER TABLE events ADD COLUMN {name} TEXT;" for name in TRACE_COLUMNS)
+"""Makes version 2 of a file of version 1."""
+OLD_EVENTS = (
+    f"CREATE TEMP VIEW events AS SELECT {', '.join(COLUMNS[:-2])}, "
+    f"{', '.join(f'NULL AS {name}' for name in TRACE_COLUMNS)} FROM main.events"
+)
+"""Lets a connection that must not change a file of version 1 read it as one of version 2."""
