@@ -14,18 +14,7 @@ RULES = PROMETHEUS / "rules/threadlog.yml"
 CASES = PROMETHEUS / "tests"
 RUNBOOKS = ROOT / "docs/runbooks"
 
-_METERED = "measured by the change that adds the metrics of turns, models, tools and safety nets"
-PENDING: Final[dict[str, Pending]] = {
-    "threadlog_turn_first_output_seconds": Pending((), _METERED, is_histogram=True),
-    "threadlog_turn_duration_seconds": Pending(("outcome",), _METERED, is_histogram=True),
-    "threadlog_model_attempts_total": Pending(("provider", "model", "outcome"), _METERED),
-    "threadlog_model_tokens_total": Pending(("provider", "model", "kind"), _METERED),
-    "threadlog_tool_calls_total": Pending(("command", "outcome"), _METERED),
-    "threadlog_tool_calls_orphaned": Pending((), _METERED),
-    "threadlog_threads_quarantined": Pending((), _METERED),
-    "threadlog_topic_config_drift": Pending(("topic", "setting"), _METERED),
-    "threadlog_foreign_transaction_records": Pending(("partition",), _METERED),
-}
+PENDING: Final[dict[str, Pending]] = {}
 """Metrics of the plan that alerts and panels name before the code has them; a test tells when one
 has come."""
 
