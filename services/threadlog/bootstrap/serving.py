@@ -156,10 +156,11 @@ async def serve_service(
         health = Health(cluster.clock)
         server = _serve_pages(settings, name, metrics, health)
         stack.callback(server.close)
-        sampling = asyncio.create_task(_sample(process, assignment, group, health))
-        stack.callback(sampling.cancel)
-        watching = asyncio.create_task(watch_log(cluster, metrics, label, assignment))
-        stack.callback(watching.cancel)
+        for work in (
+            _sample(process, assignment, group, health),
+            watch_log(cluster, metrics, label, assignment),
+        ):
+            stack.callback(asyncio.create_task(work).cancel)
         host, bound = server.address
         drain_ms = settings.worker.drain_timeout_ms
         failure: Exception | None = None

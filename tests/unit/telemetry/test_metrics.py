@@ -263,7 +263,7 @@ def test_who_accepts_openmetrics_is_given_the_traces_and_nobody_else() -> None:
     assert kind.startswith("application/openmetrics-text")
     found = [
         sample.exemplar.labels["trace_id"]
-        for family in openmetrics(page.decode())  # type: ignore[no-untyped-call]  # it has none
+        for family in openmetrics(page.decode())  # type: ignore[no-untyped-call] # it has no types
         for sample in family.samples
         if sample.exemplar is not None
     ]
