@@ -133,17 +133,15 @@ async def serve_service(
     """
     settings.check_cluster()
     arm_faults(settings)
-    instance, label = draw(), _LABELS[name]
+    instance = draw()
     async with AsyncExitStack() as stack:
         mark_process(name, instance)
         tracer = stack.enter_context(traced(settings, name, instance, SystemClock()))
         cluster = await stack.enter_async_context(
             open_cluster(settings, name, instance, on_fatal=die)
         )
-        metrics = Metrics()
-        metrics.log.expect(_topics(cluster) if name == "projection" else (), reads=True)
-        meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
-        process = Process(cluster, metrics, meter, label, tracer)
+        process = _process(cluster, name, tracer)
+        metrics = process.metrics
         members = KafkaMembers(cluster.config)
         make = await stack.enter_async_context(
             _maker(settings, name, process, members, notice, tools)
@@ -158,7 +156,7 @@ async def serve_service(
         stack.callback(server.close)
         for work in (
             _sample(process, assignment, group, health),
-            watch_log(cluster, metrics, label, assignment),
+            watch_log(cluster, metrics, process.service, assignment),
         ):
             stack.callback(asyncio.create_task(work).cancel)
         host, bound = server.address
@@ -180,6 +178,14 @@ async def serve_service(
             await assignment.stop(drain_ms)
         if failure is not None:
             raise failure
+
+
+def _process(cluster: Cluster, name: ServiceName, tracer: Tracer) -> Process:
+    """What the services of this process share; what an alert waits for is shown from the start."""
+    metrics, label = Metrics(), _LABELS[name]
+    metrics.log.expect(_topics(cluster) if name == "projection" else (), reads=True)
+    meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
+    return Process(cluster, metrics, meter, label, tracer)
 
 
 def _topics(cluster: Cluster) -> tuple[str, ...]:
