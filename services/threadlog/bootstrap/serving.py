@@ -122,7 +122,7 @@ async def serve_service(
         cluster = await stack.enter_async_context(
             open_cluster(settings, name, instance, on_fatal=die)
         )
-        metrics = Metrics()
+        metrics = Metrics(revision=settings.revision)
         meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
         process = Process(cluster, metrics, meter, label)
         members = KafkaMembers(cluster.config)
