@@ -12,12 +12,15 @@ import yaml
 from tests.helpers import compose
 from tests.helpers.compose import EXAMPLE, FILE, IMAGE, PROFILES, ROOT
 from tests.helpers.outside import tool
+from threadlog.bootstrap import gateway_service, serving
+from threadlog.cli.cluster_commands import ServiceChoice
 from threadlog.cli.main import make_app
 from threadlog.limits import WORKER_DRAIN_MS
 from threadlog.settings import Settings, _names
 
-OURS = {"gateway", "planner", "tool-runner", "projection"}
 JOBS = {"topics", "cli"}
+PORTS = {str(name): port for name, port in serving.PORTS.items()}
+PORTS["gateway"] = gateway_service.METRICS_PORT
 SCRIPT = str(ROOT / "examples" / "first-turn.json")
 KNOWN = frozenset(_names(Settings, "THREADLOG_"))
 _UNITS = {"h": 3_600, "m": 60, "s": 1}
@@ -32,6 +35,11 @@ def of_image(services: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {name: each for name, each in services.items() if each["image"] == IMAGE}
 
 
+def served(services: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The services of Threadlog, which all need a broker and serve metrics."""
+    return {n: each for n, each in of_image(services).items() if each["command"][0] == "serve"}
+
+
 def seconds(text: str) -> int:
     return sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)([hms])", text))
 
@@ -43,7 +51,7 @@ def test_F105_every_profile_of_compose_is_read_without_a_warning(profile: str) -
 
 def test_F105_profiles_hold_what_they_are_named_for() -> None:
     core, watching = set(compose.services("core")), set(compose.services("observability"))
-    assert core >= OURS | {"kafka", "redis", "topics", "scripted-model"}
+    assert core == {*ServiceChoice, "kafka", "redis", "topics", "scripted-model"}
     assert watching == {"prometheus", "grafana"}
     assert set(compose.services("tools")) == {"cli"}
     assert set(compose.services("full")) == core | watching
@@ -124,7 +132,7 @@ def test_F105_every_service_has_a_bound_of_memory(services: dict[str, dict[str, 
 
 
 def test_F105_whatever_stays_has_a_health_check(services: dict[str, dict[str, Any]]) -> None:
-    without = {name for name, each in services.items() if "healthcheck" not in each}
+    without = {name for name, each in services.items() if "test" not in each.get("healthcheck", {})}
     assert without == JOBS
 
 
@@ -136,8 +144,7 @@ def test_F105_nobody_waits_for_less_than_health(services: dict[str, dict[str, An
 
 
 def test_F105_a_stop_outlasts_the_calls_that_run(services: dict[str, dict[str, Any]]) -> None:
-    for name in OURS:
-        each = services[name]
+    for name, each in served(services).items():
         drain_ms = int(each["environment"]["THREADLOG_WORKER__DRAIN_TIMEOUT_MS"])
         assert drain_ms == WORKER_DRAIN_MS
         assert seconds(each["stop_grace_period"]) * 1_000 > drain_ms, name
@@ -165,15 +172,39 @@ def test_F105_what_is_mounted_is_there(services: dict[str, dict[str, Any]]) -> N
     assert gone == []
 
 
-def test_F105_folders_of_volumes_are_made_by_the_image(services: dict[str, dict[str, Any]]) -> None:
+def test_F105_prometheus_and_grafana_ask_services_by_their_names(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    [job] = scraped["scrape_configs"]
+    targets = {target for group in job["static_configs"] for target in group["targets"]}
+    assert targets >= {f"{name}:{PORTS[name]}" for name in served(services)}
+    provisioned = ROOT / "deploy/grafana/provisioning"
+    sources = yaml.safe_load((provisioned / "datasources/threadlog.yml").read_text())["datasources"]
+    assert [source["url"] for source in sources] == ["http://prometheus:9090"]
+    boards = yaml.safe_load((provisioned / "dashboards/threadlog.yml").read_text())["providers"]
+    mounted = {volume["target"] for volume in services["grafana"]["volumes"]}
+    assert {board["options"]["path"] for board in boards} <= mounted
+
+
+def test_F105_folders_are_made_by_the_image(services: dict[str, dict[str, Any]]) -> None:
     """Or the volume would belong to root, and nobody could write it."""
-    made = (ROOT / "deploy" / "Dockerfile").read_text()
+    made = (ROOT / "deploy" / "Dockerfile").read_text().split()
     for each in of_image(services).values():
-        for volume in each.get("volumes", ()):
-            if volume["type"] == "volume":
-                assert volume["target"] in made
+        volumes = [v["target"] for v in each.get("volumes", ()) if v["type"] == "volume"]
+        assert set(volumes) <= set(made)
         for folder in each["tmpfs"]:
             assert folder.startswith("/tmp:") or "uid=10001,gid=10001" in folder
+
+
+def test_F105_folders_that_settings_name_are_mounted(services: dict[str, dict[str, Any]]) -> None:
+    """Or what was written there would be refused: the root is read-only."""
+    for name, each in of_image(services).items():
+        mounted = [volume["target"] for volume in each.get("volumes", ())]
+        for value in (each.get("environment") or {}).values():
+            path = (value or "").removeprefix("file://")
+            if path.startswith("/"):
+                assert [m for m in mounted if Path(path).is_relative_to(m)], f"{name}: {path}"
 
 
 def test_F105_command_lines_are_what_the_program_takes(
