@@ -13,6 +13,7 @@ from tests.helpers import compose
 from tests.helpers.compose import EXAMPLE, FILE, IMAGE, PROFILES, ROOT
 from tests.helpers.outside import tool
 from threadlog.bootstrap import gateway_service, serving
+from threadlog.bootstrap.gateway import API_PORT
 from threadlog.cli.cluster_commands import ServiceChoice
 from threadlog.cli.main import make_app
 from threadlog.limits import WORKER_DRAIN_MS
@@ -134,6 +135,15 @@ def test_F105_every_service_has_a_bound_of_memory(services: dict[str, dict[str, 
 def test_F105_whatever_stays_has_a_health_check(services: dict[str, dict[str, Any]]) -> None:
     without = {name for name, each in services.items() if "test" not in each.get("healthcheck", {})}
     assert without == JOBS
+
+
+def test_F105_health_checks_ask_the_port_of_their_service(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    for name, each in served(services).items():
+        port = API_PORT if name == "gateway" else PORTS[name]
+        wanted = ["CMD", "python3", "/opt/threadlog/ready.py", str(port)]
+        assert each["healthcheck"]["test"] == wanted, name
 
 
 def test_F105_nobody_waits_for_less_than_health(services: dict[str, dict[str, Any]]) -> None:
