@@ -243,6 +243,7 @@ class Settings(ToldSettings, BaseSettings):
 
     Shapes:  `data_dir` None: `$XDG_DATA_HOME/threadlog`, for root `/var/lib/threadlog`. `model`:
              `provider/name`, or a name of the only provider. `prices`: a file with a price list.
+             `revision`: the commit that it was built from, which an image knows; empty: unknown.
              `fault`: a crash point of `faults.POINTS`, for tests: `name` or `name:visit`.
     """
 
@@ -267,6 +268,7 @@ class Settings(ToldSettings, BaseSettings):
     sandbox: Literal["bubblewrap", "off"] = "bubblewrap"
     model: str | None = None
     prices: Path | None = None
+    revision: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
     fault: str | None = None
 
     @model_validator(mode="after")

@@ -66,7 +66,8 @@ async def serve_gateway(settings: Settings, notice: Notice, stop: asyncio.Event)
         cluster = await stack.enter_async_context(
             open_cluster(settings, SERVICE, instance, on_fatal=die)
         )
-        metrics, keys = Metrics(), KeysFile(settings.keys_file(), cluster.clock)
+        metrics = Metrics(revision=settings.revision)
+        keys = KeysFile(settings.keys_file(), cluster.clock)
         metrics.expect("gateway")
         topics = cluster.config.events_topic, cluster.config.dead_letters_topic
         metrics.log.expect(topics, reads=False)

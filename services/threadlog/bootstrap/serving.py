@@ -140,7 +140,7 @@ async def serve_service(
         cluster = await stack.enter_async_context(
             open_cluster(settings, name, instance, on_fatal=die)
         )
-        process = _process(cluster, name, tracer)
+        process = _process(cluster, name, settings.revision, tracer)
         metrics = process.metrics
         members = KafkaMembers(cluster.config)
         make = await stack.enter_async_context(
@@ -180,9 +180,9 @@ async def serve_service(
             raise failure
 
 
-def _process(cluster: Cluster, name: ServiceName, tracer: Tracer) -> Process:
+def _process(cluster: Cluster, name: ServiceName, revision: str, tracer: Tracer) -> Process:
     """What the services of this process share; what an alert waits for is shown from the start."""
-    metrics, label = Metrics(), _LABELS[name]
+    metrics, label = Metrics(revision=revision), _LABELS[name]
     metrics.log.expect(_topics(cluster) if name == "projection" else (), reads=True)
     meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
     return Process(cluster, metrics, meter, label, tracer)

@@ -118,6 +118,7 @@ def _app(script: Script, quirks: frozenset[Quirk]) -> Starlette:
             Route("/v1/chat/completions", complete, methods=["POST"]),
             Route("/v1/models", models),
             Route("/healthz", health),
+            Route("/readyz", health),
         ]
     )
 
