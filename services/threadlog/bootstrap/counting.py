@@ -33,7 +33,7 @@ class FileCounting:
     """Implements `services.Counting`."""
 
     def __init__(self, settings: Settings) -> None:
-        self.metrics = Metrics()
+        self.metrics = Metrics(revision=settings.revision)
         self.metrics.models.allow(named_models(settings), PROVIDERS)
         self._closing = ExitStack()
 

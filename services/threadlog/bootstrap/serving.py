@@ -141,7 +141,6 @@ async def serve_service(
             open_cluster(settings, name, instance, on_fatal=die)
         )
         process = _process(cluster, name, settings.revision, tracer)
-        metrics = process.metrics
         members = KafkaMembers(cluster.config)
         make = await stack.enter_async_context(
             _maker(settings, name, process, members, notice, tools)
@@ -152,11 +151,11 @@ async def serve_service(
         group = KafkaGroup(cluster.config)
         assignment = Assignment(name, group, make)
         health = Health(cluster.clock)
-        server = _serve_pages(settings, name, metrics, health)
+        server = _serve_pages(settings, name, process.metrics, health)
         stack.callback(server.close)
         for work in (
             _sample(process, assignment, group, health),
-            watch_log(cluster, metrics, process.service, assignment),
+            watch_log(cluster, process.metrics, process.service, assignment),
         ):
             stack.callback(asyncio.create_task(work).cancel)
         host, bound = server.address
