@@ -30,8 +30,8 @@ jars: ## fetch the broker that `make cluster` and the tests start, once
 	@PYTHON='$(PYTHON)' bash deploy/install.sh cluster
 	@$(PY) -m deploy.cluster jars
 
-tools: ## fetch or build what checks alerts, the chart and the compose file, once
-	@bash deploy/tools.sh
+tools: ## fetch or build what checks alerts, chart and compose file; ARGS=prometheus for that alone
+	@bash deploy/tools.sh $(ARGS)
 
 demo: setup ## a scripted model repairs a small project with the real tool; no key needed
 	@$(PY) $(DEMO)

@@ -7,19 +7,25 @@
 # to build is kept in the cache folder of this user, for every clone. What cannot be had is named,
 # and the tests that need it fail in CI and are named as not run elsewhere.
 #
-#   usage: deploy/tools.sh
+#   usage: deploy/tools.sh [prometheus] [helm] [node]        without a name: all of them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '%s\n' "tools: $*" >&2; }
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadlog/tools
 bin=.tools/bin
+# A link of ours must not be taken for what it points to.
+PATH=$(printf '%s' "$PATH" | tr : '\n' | grep -vxF "$PWD/$bin" | paste -sd :)
 mkdir -p "$cache" "$bin"
 status=0
 
 # 1. Prometheus: the one on PATH, else unpacked from Debian's package.
 prometheus() {
   local unpacked=$cache/prometheus name work
+  if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
+    for name in promtool prometheus; do ln -sf "$(command -v "$name")" "$bin/$name"; done
+    return
+  fi
   if [ ! -x "$unpacked/usr/bin/promtool" ]; then
     command -v apt-get >/dev/null || { say "promtool is not on PATH, and there is no apt-get"; return 1; }
     say "unpacking prometheus (19 MB, once)"
@@ -35,12 +41,6 @@ prometheus() {
   fi
   for name in promtool prometheus; do ln -sf "$unpacked/usr/bin/$name" "$bin/$name"; done
 }
-if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
-  ln -sf "$(command -v promtool)" "$bin/promtool"
-  ln -sf "$(command -v prometheus)" "$bin/prometheus"
-else
-  prometheus || status=1
-fi
 
 # 2. helm, built from its module: nobody serves it as a package.
 helm() {
@@ -57,8 +57,6 @@ helm() {
   fi
   ln -sf "$built" "$bin/helm"
 }
-helm || status=1
-
 # 3. The npm packages, without their install scripts.
 node() {
   command -v npm >/dev/null || { say "no npm: dclint and the AsyncAPI parser are missing"; return 1; }
@@ -70,5 +68,14 @@ node() {
     cp deploy/tools/package-lock.json .tools/node/.installed
   fi
 }
-node || status=1
+
+[ $# -gt 0 ] || set -- prometheus helm node
+for name in "$@"; do
+  case $name in
+    prometheus) prometheus || status=1 ;;
+    helm) helm || status=1 ;;
+    node) node || status=1 ;;
+    *) say "there is no $name; usage: deploy/tools.sh [prometheus] [helm] [node]"; exit 2 ;;
+  esac
+done
 exit "$status"
