@@ -24,7 +24,13 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from threadlog.errors import UsageError
-from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
+from threadlog.limits import (
+    METERED_TENANTS_MAX,
+    METERING_STALL_MS,
+    PARTITIONS_MAX,
+    WORKER_DRAIN_MS,
+    WORKER_DRAIN_MS_MAX,
+)
 from threadlog.settings_parts import RemoteSettings, both_set, content_of, gateway_base
 
 _PREFIX = "THREADLOG_"
@@ -195,6 +201,19 @@ class WorkerSettings(_Section):
     drain_timeout_ms: int = Field(default=WORKER_DRAIN_MS, ge=0, le=WORKER_DRAIN_MS_MAX)
 
 
+class MeteringSettings(_Section):
+    """Metering.
+
+    Shapes:  `tenants`: shown by name in metrics, the rest as `other`; empty: the first 50 by name.
+             `stall_timeout_ms`: how long it may stand still before facts before it ends.
+    """
+
+    tenants: _Listed[Annotated[str, Field(pattern=r"^\S+$")]] = Field(
+        default=(), max_length=METERED_TENANTS_MAX
+    )
+    stall_timeout_ms: int = Field(default=METERING_STALL_MS, ge=1_000)
+
+
 class GatewaySettings(_Section):
     """The gateway, by itself or in `threadlog up`.
 
@@ -264,6 +283,7 @@ class Settings(RemoteSettings, BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     worker: WorkerSettings = WorkerSettings()
     gateway: GatewaySettings = GatewaySettings()
+    metering: MeteringSettings = MeteringSettings()
     sandbox: Literal["bubblewrap", "off"] = "bubblewrap"
     model: str | None = None
     prices: Path | None = None

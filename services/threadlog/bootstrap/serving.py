@@ -16,6 +16,7 @@ from threadlog.adapters.kafka.dead_letters import DeadLetterViews
 from threadlog.adapters.kafka.group import KafkaGroup
 from threadlog.adapters.kafka.members import KafkaMembers
 from threadlog.adapters.kafka.topics import KafkaTopics
+from threadlog.adapters.kafka.usage import UsageViews
 from threadlog.adapters.sandbox.instances import RunnerFolder
 from threadlog.bootstrap.actor_sample import ActorSample
 from threadlog.bootstrap.cluster import Cluster, open_cluster
@@ -244,7 +245,7 @@ async def _maker(
 def _projection(process: Process, partition: Partition) -> OwnedProjection:
     cluster = process.cluster
     views = DeadLetterViews(
-        cluster.views.partition(partition),
+        UsageViews(cluster.views.partition(partition), cluster.log, cluster.identity, partition),
         cluster.log,
         identity=cluster.identity,
         partition=partition,

@@ -49,6 +49,11 @@ _KEPT: Final[Mapping[str, str]] = {
     "retention.bytes": "-1",
 }
 """Nothing of the log is ever thrown away; checked at every start."""
+_USAGE = {**_KEPT, "compression.type": "gzip"}
+"""Kept like the log, so that metering can count it all again. Faust's client reads no LZ4 here, so
+the broker packs it otherwise, whoever appends."""
+_TABLE = {"cleanup.policy": "compact"}
+"""Metering's table: the newest value of each key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +113,10 @@ class KafkaTopics:
                  forgotten.
                  LogUnavailableError: nobody answers within 10 s.
         """
-        partitions = {self._config.events_topic: self._config.partitions}
-        partitions[self._config.dead_letters_topic] = 1
+        partitions = self._partitions()
+        del partitions[self._config.windows_topic]
         async with _Admin(self._config) as admin:
-            described = await admin.described(list(partitions))
-            for topic, wanted in partitions.items():
-                found = described.get(topic)
-                if found is None:
-                    raise RefusedError(self._refusal(Change(topic, "topic", None, "the log")))
-                if len(found.partitions) != wanted:
-                    count = str(len(found.partitions))
-                    raise RefusedError(
-                        self._refusal(Change(topic, "partitions", count, str(wanted)))
-                    )
+            await self._check_shapes(admin, partitions)
             topic = self._config.events_topic
             for change in _differing(topic, (await admin.configs([topic]))[topic], _KEPT):
                 raise RefusedError(self._refusal(change))
@@ -163,6 +159,44 @@ class KafkaTopics:
             stable = await admin.offsets(topic, partitions, _LATEST, is_stable=True)
         return {n: max(0, end - stable.get(n, end)) for n, end in ends.items()}
 
+    async def check_metering(self) -> None:
+        """The topics of usage facts and of metering's table are fit to run on.
+
+        Without the latter Faust would say one line, run on, and lose what it has counted.
+
+        Raises:  RefusedError, LogUnavailableError: as `check`.
+        """
+        usage, windows = self._config.usage_topic, self._config.windows_topic
+        async with _Admin(self._config) as admin:
+            wanted = self._partitions()
+            await self._check_shapes(admin, {topic: wanted[topic] for topic in (usage, windows)})
+            configs = await admin.configs([usage, windows])
+            changes = _differing(usage, configs[usage], _USAGE)
+            for change in (*changes, *_differing(windows, configs[windows], _TABLE)):
+                raise RefusedError(self._refusal(change))
+
+    async def _check_shapes(self, admin: "_Admin", wanted: Mapping[str, int]) -> None:
+        described = await admin.described(list(wanted))
+        for topic, partitions in wanted.items():
+            found = described.get(topic)
+            if found is None:
+                raise RefusedError(self._refusal(Change(topic, "topic", None, "a topic")))
+            if len(found.partitions) != partitions:
+                count = str(len(found.partitions))
+                raise RefusedError(
+                    self._refusal(Change(topic, "partitions", count, str(partitions)))
+                )
+
+    def _partitions(self) -> dict[str, int]:
+        """Every topic of ours, and its number of partitions where the log has its own."""
+        config = self._config
+        return {
+            config.events_topic: config.partitions,
+            config.dead_letters_topic: 1,
+            config.usage_topic: config.usage_partitions,
+            config.windows_topic: config.usage_partitions,
+        }
+
     async def plan(self, wanted: TopicsWanted) -> Sequence[Change]:
         """Every difference to what is wanted; none: there is nothing to do."""
         async with _Admin(self._config) as admin:
@@ -186,7 +220,7 @@ class KafkaTopics:
             return changes
 
     async def _plan(self, admin: "_Admin", wanted: TopicsWanted) -> list[Change]:
-        topics = [self._config.events_topic, self._config.dead_letters_topic]
+        topics = list(self._partitions())
         described = await admin.described(topics)
         configs = await admin.configs([topic for topic in topics if topic in described])
         changes: list[Change] = []
@@ -201,9 +235,9 @@ class KafkaTopics:
         return changes
 
     def _new(self, topic: str, wanted: TopicsWanted) -> NewTopic:
-        is_log = topic == self._config.events_topic
+        count = self._partitions()[topic]
         settings = {
-            **_KEPT,
+            **self._kept(topic),
             "min.insync.replicas": str(min(2, wanted.replication)),
             "unclean.leader.election.enable": "false",
             "message.timestamp.type": "LogAppendTime",
@@ -211,10 +245,16 @@ class KafkaTopics:
         }
         return NewTopic(
             topic,
-            num_partitions=wanted.partitions if is_log else 1,
+            num_partitions=wanted.partitions if topic == self._config.events_topic else count,
             replication_factor=wanted.replication,
             config=settings,
         )
+
+    def _kept(self, topic: str) -> dict[str, str]:
+        """What is kept of the topic, and how."""
+        if topic == self._config.windows_topic:
+            return _TABLE
+        return _USAGE if topic == self._config.usage_topic else _KEPT
 
     def _refusal(self, change: Change) -> str:
         return f"{change}: `{APPLY_COMMAND}` shows and mends what it can"

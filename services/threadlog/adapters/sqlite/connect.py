@@ -18,7 +18,7 @@ from pathlib import Path
 
 from threadlog.adapters.sqlite.failures import mapped
 from threadlog.adapters.sqlite.mounts import network_file_system
-from threadlog.adapters.sqlite.schema import APPLICATION_ID, SCHEMA, USER_VERSION
+from threadlog.adapters.sqlite.schema import APPLICATION_ID, SCHEMA, UPGRADE, USER_VERSION
 from threadlog.errors import LogFileError, NotFoundError, RefusedError
 
 _BUSY_MS = 5_000
@@ -69,6 +69,8 @@ def open_writer(file: Path) -> sqlite3.Connection:
     with _connected(file, "rw") as connection:
         if _check_header(connection, file):
             _create(connection)
+        elif _version(connection) < USER_VERSION:
+            connection.executescript(UPGRADE)
         _set_durable(connection)
     return connection
 
@@ -114,7 +116,7 @@ def _check_before(file: Path) -> None:
 def _check_header(connection: sqlite3.Connection, file: Path) -> bool:
     """Whether the file is still empty. Asked through SQLite, for the header may lie in the WAL."""
     [application] = connection.execute("PRAGMA application_id").fetchone()
-    [version] = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not application and not version and not tables:
         return True
@@ -129,6 +131,11 @@ def _check_header(connection: sqlite3.Connection, file: Path) -> bool:
     connection.execute("SELECT max(sequence) FROM events").fetchone()
     connection.execute("SELECT position FROM watermark").fetchone()
     return False
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -12,7 +12,7 @@ at 15 events a turn an index over `caused_by` cost more than the inserts themsel
 
 APPLICATION_ID = 0x54_4C_4F_47
 """`TLOG`, at offset 68 of the file: `file` and we tell our logs from other databases by it."""
-USER_VERSION = 1
+USER_VERSION = 2
 """The schema below. A reader refuses a file with a higher one."""
 
 COLUMNS = (
@@ -133,7 +133,8 @@ CREATE TABLE usage_facts (
   cache_write INTEGER NOT NULL,
   reasoning INTEGER NOT NULL,
   cost_micros INTEGER,
-  occurred_at TEXT NOT NULL
+  occurred_at TEXT NOT NULL,
+  tool_ms INTEGER
 ) STRICT;
 CREATE INDEX usage_by_tenant ON usage_facts (tenant_id, thread_id);
 
@@ -152,3 +153,11 @@ CREATE TABLE blobs (
   UNIQUE (sha256, tenant_id)
 ) STRICT;
 """
+
+UPGRADE = f"""
+BEGIN IMMEDIATE;
+ALTER TABLE usage_facts ADD COLUMN tool_ms INTEGER;
+PRAGMA user_version = {USER_VERSION};
+COMMIT;
+"""
+"""From version 1 to 2. How long earlier calls took stays out of the sums."""
