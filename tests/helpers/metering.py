@@ -9,11 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from confluent_kafka.admin import AdminClient
+
 from tests.helpers.events import event_id, thread_id
 from threadlog import ids
 from threadlog.adapters.kafka.config import KafkaConfig
 from threadlog.adapters.kafka.log import KafkaLog
 from threadlog.adapters.kafka.metering import MeteringTopics
+from threadlog.adapters.kafka.topics import KafkaTopics
 from threadlog.ids import Partition, Position, TenantId
 from threadlog.metering.ledger import Ledger
 from threadlog.metering.windows import Slot, Window
@@ -130,20 +133,21 @@ def _slots(fact: UsageFact) -> Iterator[Slot]:
 
 
 async def kept(config: KafkaConfig, topic_id: str) -> Mapping[Slot, Window]:
-    """The windows as the broker keeps them."""
-    topics, ledger = MeteringTopics(config), Ledger(topic_id, "test")
+    """The windows as the broker keeps them, once every usage record is counted; else none."""
+    usage_id = await KafkaTopics(config).check_metering()
+    topics, ledger = MeteringTopics(config), Ledger(topic_id, usage_id, "test")
     try:
+        ends = await topics.ends()
         ledger.recover(await topics.table())
     finally:
         await topics.close()
-    return ledger.windows
+    return ledger.windows if all(ledger.next_of(p) >= at for p, at in ends.items()) else {}
 
 
-async def caught_up(config: KafkaConfig) -> bool:
-    """Whether the group has finished every record."""
-    topics = MeteringTopics(config)
-    try:
-        ends, committed = await topics.ends(), await topics.committed()
-    finally:
-        await topics.close()
-    return all(committed[partition] >= end for partition, end in ends.items())
+async def without(config: KafkaConfig, topic: str) -> None:
+    """The topic is gone."""
+    admin = AdminClient({"bootstrap.servers": config.bootstrap})
+    [gone] = admin.delete_topics([topic]).values()
+    await asyncio.wrap_future(gone)
+    while topic in (await asyncio.to_thread(admin.list_topics, timeout=10)).topics:
+        await asyncio.sleep(0.05)

@@ -45,13 +45,15 @@ async def serve_metering(settings: Settings, notice: Notice, stop: asyncio.Event
     config = kafka_config(settings, "metering", instance)
     topics = KafkaTopics(config)
     await topics.check()
-    await topics.check_metering()
+    usage_id = await topics.check_metering()
     identity = await topics.identity()
     async with AsyncExitStack() as stack:
         outside = MeteringTopics(config)
         stack.push_async_callback(outside.close)
         stall_ms = settings.metering.stall_timeout_ms
-        metering = Metering(metering_config(config, identity), outside, clock, stall_ms=stall_ms)
+        metering = Metering(
+            metering_config(config, identity, usage_id), outside, clock, stall_ms=stall_ms
+        )
         metrics, health = Metrics(), Health(clock)
         metrics.expect("metering")
         port = METRICS_PORT if settings.metrics.port is None else settings.metrics.port
@@ -73,7 +75,7 @@ async def serve_metering(settings: Settings, notice: Notice, stop: asyncio.Event
         await _run(metering, sampling, LogWatch(topics, identity), stop)
 
 
-def metering_config(config: KafkaConfig, identity: LogIdentity) -> MeteringConfig:
+def metering_config(config: KafkaConfig, identity: LogIdentity, usage_id: str) -> MeteringConfig:
     """What Faust's clients are told, from what ours are."""
     security = config.security
     return MeteringConfig(
@@ -82,6 +84,7 @@ def metering_config(config: KafkaConfig, identity: LogIdentity) -> MeteringConfi
         usage_topic=config.usage_topic,
         partitions=config.usage_partitions,
         topic_id=identity.topic_id,
+        usage_id=usage_id,
         writer=config.instance,
         member_timeout_ms=config.member_timeout_ms,
         heartbeat_ms=config.heartbeat_ms,

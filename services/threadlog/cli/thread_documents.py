@@ -72,10 +72,14 @@ class TreeDocument(Document):
 
 
 class UsageLine(Document):
-    """The sums of one group; `group` maps each grouping to its value."""
+    """The sums of one group; `group` maps each grouping to its value.
+
+    Units:   `tool_ms`: how long calls ran, milliseconds.
+    """
 
     group: dict[UsageGroup, str]
     steps: int
+    tool_ms: int
     usage: Amounts
 
 

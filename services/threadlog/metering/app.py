@@ -14,7 +14,7 @@ from faust.types import CodecArg, FutureMessage
 from yarl import URL
 
 from threadlog.ids import Partition, partition_of
-from threadlog.metering.windows import Slot, slot_of
+from threadlog.metering.windows import Mark, Slot, place_of
 
 _REQUEST_S = 40.0
 
@@ -23,7 +23,8 @@ _REQUEST_S = 40.0
 class MeteringConfig:
     """Where the broker is and what is metered.
 
-    Shapes:  `group`: of the workers, and the name of the app. `writer`: this life of the process.
+    Shapes:  `group`: of the workers, and the name of the app. `topic_id` of the log, `usage_id` of
+             the topic of facts. `writer`: this life of the process.
              `protocol`: `plaintext`, `ssl`, `sasl_plaintext` or `sasl_ssl`; empty texts are unset.
     """
 
@@ -32,6 +33,7 @@ class MeteringConfig:
     usage_topic: str
     partitions: int
     topic_id: str
+    usage_id: str
     writer: str
     member_timeout_ms: int = 6_000
     heartbeat_ms: int = 500
@@ -62,8 +64,8 @@ class WindowsTable(faust.Table[str, object]):
 
     def partition_for_key(self, key: str) -> int:
         """With the facts of its tenant: whoever has those recovers it."""
-        slot, _ = slot_of(key)
-        return self._home(slot.tenant)
+        place = place_of(key)
+        return place.partition if isinstance(place, Mark) else self._home(place.tenant)
 
     def send_changelog(
         self,
@@ -103,6 +105,8 @@ def make_app(config: MeteringConfig) -> faust.App:
         topic_allow_declare=False,
         topic_disable_leader=True,
         topic_partitions=config.partitions,
+        # What is not settled is told again to whoever comes next; nobody waits for it.
+        stream_wait_empty=False,
         web_enabled=False,
         autodiscover=False,
     )

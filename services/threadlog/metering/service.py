@@ -10,12 +10,17 @@ process starts it again, and it goes on from its table.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Protocol
 
 import faust
-from faust.types import EventT
+from aiokafka.errors import (  # type: ignore[import-untyped]  # it ships no types
+    ConsumerStoppedError,
+    IllegalStateError,
+)
+from faust.types import TP, EventT
 
 from threadlog.clock import Clock
 from threadlog.errors import LogUnavailableError, RecordError, ThreadlogError
@@ -24,7 +29,7 @@ from threadlog.metering.app import MeteringConfig, WindowsTable, make_app
 from threadlog.metering.ledger import Ledger
 from threadlog.metering.stall import Stall
 from threadlog.metering.windows import Slot, Window
-from threadlog.ports.usage_log import decode_usage
+from threadlog.ports.usage_log import UsageRecord, decode_usage
 
 _log = logging.getLogger("threadlog.metering")
 _SETTLE_S = 0.1
@@ -32,7 +37,7 @@ _SWEEP_S = 60.0
 
 
 class Bounds(Protocol):
-    """Where the partitions of usage facts end, and up to where the group has read them."""
+    """Where the partitions of usage facts end, asked by a client that is not Faust's."""
 
     async def ends(self) -> Mapping[int, int]:
         """The offset behind the last record of each partition.
@@ -41,16 +46,9 @@ class Bounds(Protocol):
         """
         ...
 
-    async def committed(self) -> Mapping[int, int]:
-        """The offset of the first record of each partition that the group has not finished.
-
-        Raises:  TransientError
-        """
-        ...
-
 
 class Metering:
-    """One worker. `lag`: records that its group has not finished, of its partitions."""
+    """One worker. What its group has committed serves others; its table says where it goes on."""
 
     def __init__(
         self,
@@ -63,9 +61,11 @@ class Metering:
         self._config = config
         self._bounds = bounds
         self._clock = clock
-        self._ledger = Ledger(config.topic_id, config.writer)
+        self._ledger = Ledger(config.topic_id, config.usage_id, config.writer)
         self._unsettled: list[EventT[bytes]] = []
+        self._gaps: set[int] = set()
         self._stall = Stall(stall_ms)
+        self._sampled: dict[int, int] = {}
         self._app = make_app(config)
         self._table = WindowsTable(self._app, config.home)
         self._app.tables.add(self._table)
@@ -112,40 +112,57 @@ class Metering:
             await self._leave()
 
     async def sample(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """Where the partitions of this worker end, and up to where they are finished.
+        """Where the partitions of this worker end, and up to where they are counted.
 
+        Effects: what has stood still since the last sample is fetched again; it ends when nothing
+                 moved for too long.
         Raises:  TransientError
         """
-        ends, committed = await self._bounds.ends(), await self._bounds.committed()
-        mine = self.partitions or ends.keys()
-        done = {p: committed.get(p, 0) for p in mine}
-        behind = sum(max(0, ends[p] - done[p]) for p in mine)
-        stood_ms = self._stall.sample(self._clock.mono_ms(), done, behind)
+        ends = await self._bounds.ends()
+        done = {p: self._ledger.next_of(p) for p in self.partitions}
+        behind = {p for p, at in done.items() if at < ends[p]}
+        self._gaps |= {p for p in behind if self._sampled.get(p) == done[p]}
+        self._sampled = done
+        is_waiting = bool(behind) or not self.has_recovered
+        stood_ms = self._stall.sample(self._clock.mono_ms(), done, is_waiting=is_waiting)
         if stood_ms is not None:
+            records = sum(ends[p] - done[p] for p in behind)
             self._fail(
                 LogUnavailableError(
-                    f"metering stood still for {stood_ms // 1_000} s with {behind} records of "
-                    f"{self._config.usage_topic} before it: it ends, to be started again"
+                    f"metering stood still for {stood_ms // 1_000} s with {records} records of "
+                    f"{self._config.usage_topic} before it: it ends, to be started again; if that "
+                    "does not help, docs/operating.md says how to count anew"
                 )
             )
-        return {p: ends[p] for p in self.partitions}, {p: done[p] for p in self.partitions}
+        return {p: ends[p] for p in done}, done
 
     async def _count(self, stream: faust.StreamT[bytes]) -> None:
-        """Each record is counted at once; nothing is awaited between, so none is half counted."""
+        """Each record is counted at once; nothing is awaited between, so none is half counted.
+
+        Around a new share of the partitions Faust may pass over some and give them later.
+        """
         assert isinstance(stream, faust.Stream)
         async for event in stream.noack().events():
+            message = event.message
             try:
-                record = decode_usage(event.message.key, event.message.value)
-                self._ledger.count(record, self._clock.now_ms())
-            except RecordError as error:
-                self.strange += 1
-                place = event.message.partition, event.message.offset
-                _log.warning("metering: passed over record %d/%d: %s", *place, error)
+                record = self._record(message.key, message.value)
+                now_ms = self._clock.now_ms()
+                if self._ledger.take(message.partition, message.offset, record, now_ms):
+                    self._unsettled.append(event)
+                else:
+                    self._gaps.add(message.partition)
             except Exception as error:  # noqa: BLE001  # a worker's edge
                 _log.exception("metering: failed")
                 self._fail(LogUnavailableError(f"metering failed: {type(error).__name__}"))
                 return
-            self._unsettled.append(event)
+
+    def _record(self, key: bytes | None, value: bytes | None) -> UsageRecord | None:
+        try:
+            return decode_usage(key, value)
+        except RecordError as error:
+            self.strange += 1
+            _log.warning("metering: passed over a record: %s", error)
+            return None
 
     async def _recovered(self) -> None:
         try:
@@ -161,6 +178,7 @@ class Metering:
             await asyncio.sleep(_SETTLE_S)
             if self._unsettled:
                 await self._settle_now()
+            await self._fetch_again()
 
     async def _settle_now(self) -> None:
         events, self._unsettled = self._unsettled, []
@@ -169,6 +187,15 @@ class Metering:
         await self._acknowledged()
         for event in events:
             event.ack()
+
+    async def _fetch_again(self) -> None:
+        """Records that Faust has passed over come: it does that around a new share."""
+        gaps, self._gaps = self._gaps & self.partitions, set()
+        for partition in gaps:
+            place = TP(self._config.usage_topic, partition)
+            # It may have just lost the partition.
+            with contextlib.suppress(AssertionError, ConsumerStoppedError, IllegalStateError):
+                await self._app.consumer.seek(place, self._ledger.next_of(partition))
 
     async def _sweep(self) -> None:
         """Windows that are too old go."""

@@ -11,12 +11,13 @@ class Stall:
         self._done: dict[int, int] | None = None
         self._since_ms = 0
 
-    def sample(self, now_ms: int, done: Mapping[int, int], behind: int) -> int | None:
+    def sample(self, now_ms: int, done: Mapping[int, int], *, is_waiting: bool) -> int | None:
         """For how long it has stood still, when that is too long; else None.
 
-        Shapes:  `done`: how far each partition is; other partitions than before are a change, too.
+        Shapes:  `is_waiting`: there is something to do. `done`: how far each partition is; other
+                 partitions than before are a change, too.
         """
-        if done != self._done or not behind:
+        if done != self._done or not is_waiting:
             self._done, self._since_ms = dict(done), now_ms
             return None
         stood_ms = now_ms - self._since_ms

@@ -3,11 +3,12 @@
 A fact belongs to the windows in which the broker took its event, however late or often it is told.
 Each window holds its sums and, beside them in one value, the highest offset that was counted from
 each partition of the log: a fact that is not above it is a repeat. That is exact, because first
-copies of facts come in the order of the log (`ports.usage_log`).
+copies of facts come in the order of the log (`ports.usage_log`), and records are counted in their
+order without a gap: a mark says up to where, and is written behind the windows.
 
-All writers take the same facts in the same order, so of two values of one window one is ahead of
-the other and holds all that the other does. Each writer has a key of its own: one that was taken
-for dead, and still writes, can not write over what its successor has counted.
+So of two values of one window, by whatever writers, one is ahead of the other and holds all that
+the other does. Each writer has a key of its own: one that was taken for dead, and still writes, can
+not write over what its successor has counted.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ Span = Literal["minute", "hour", "day", "total"]
 SPANS: tuple[Span, ...] = ("minute", "hour", "day", "total")
 _MS: Mapping[Span, int] = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _KEPT: Mapping[Span, int] = {"minute": MINUTES_KEPT, "hour": HOURS_KEPT, "day": DAYS_KEPT}
+_MARK = "mark"
 _T = TypeVar("_T")
 
 
@@ -43,18 +45,30 @@ class Slot(NamedTuple):
         return self.start > now_ms // _MS[self.span] - _KEPT[self.span]
 
 
-def slot_of(key: str) -> tuple[Slot, str]:
-    """Inverse of `Slot.key`: the window and its writer.
+class Mark(NamedTuple):
+    """Up to where a partition of usage facts was counted."""
+
+    partition: int
+
+    def key(self, writer: str) -> str:
+        """Where this writer keeps it."""
+        return f"{_MARK}/{self.partition}/{writer}/"
+
+
+def place_of(key: str) -> Slot | Mark:
+    """Inverse of `Slot.key` and `Mark.key`, but for the writer.
 
     Raises:  CorruptError
     """
     span, _, rest = key.partition("/")
     start, _, rest = rest.partition("/")
-    writer, _, tenant = rest.partition("/")
+    tenant = rest.partition("/")[2]
+    if span == _MARK and start.isdecimal():
+        return Mark(int(start))
     known = next((one for one in SPANS if one == span), None)
     if known is None or not start.isdecimal() or not tenant:
         raise CorruptError("a key of metering's table names no window")
-    return Slot(known, int(start), tenant), writer
+    return Slot(known, int(start), tenant)
 
 
 def slots_of(tenant: str, at_ms: int, now_ms: int) -> list[Slot]:
@@ -109,6 +123,23 @@ def window_of(document: object) -> Window:
         )
     except (KeyError, TypeError, ValueError):
         raise CorruptError("a value of metering's table is no window") from None
+
+
+def mark_document(topic_id: str, following: int) -> dict[str, object]:
+    """A mark as the table keeps it: of this topic of facts, and the offset that comes next."""
+    return {"topic_id": topic_id, "next": following}
+
+
+def mark_of(document: object) -> tuple[str, int]:
+    """Inverse of `mark_document`.
+
+    Raises:  CorruptError
+    """
+    try:
+        members = _of(document, dict)
+        return _of(members["topic_id"], str), _of(members["next"], int)
+    except (KeyError, TypeError):
+        raise CorruptError("a value of metering's table is no mark") from None
 
 
 def _of(value: object, kind: type[_T]) -> _T:

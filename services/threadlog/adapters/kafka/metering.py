@@ -18,6 +18,7 @@ from threadlog.errors import CorruptError, LogUnavailableError
 _T = TypeVar("_T")
 _ASK_S = 10.0
 _BATCH = 1_000
+_WAIT_S = 0.05
 
 
 class MeteringTopics:
@@ -30,9 +31,6 @@ class MeteringTopics:
 
     async def ends(self) -> Mapping[int, int]:
         return await self._ask(lambda c: self._ends(c, self._config.usage_topic))
-
-    async def committed(self) -> Mapping[int, int]:
-        return await self._ask(self._committed)
 
     async def table(self) -> dict[str, object]:
         """Every key of metering's table with its value, as of now.
@@ -49,13 +47,14 @@ class MeteringTopics:
                 found[name] = _json(value)
         return found
 
-    async def unread(self) -> list[tuple[bytes | None, bytes | None]]:
-        """Usage records that the group has not finished, by partition in their order.
+    async def unread(self, after: Callable[[int], int]) -> list[tuple[bytes | None, bytes | None]]:
+        """Usage records of each partition from the offset that `after` gives, in their order.
 
         Raises:  TransientError
         """
         topic = self._config.usage_topic
-        return await self._ask(lambda c: self._read(c, topic, self._committed(c)))
+        first = {n: after(n) for n in range(self._config.usage_partitions)}
+        return await self._ask(lambda c: self._read(c, topic, first))
 
     async def close(self) -> None:
         """The client is gone."""
@@ -87,10 +86,6 @@ class MeteringTopics:
             ends[place.partition] = bounds[1]
         return ends
 
-    def _committed(self, consumer: Consumer) -> dict[int, int]:
-        places = consumer.committed(self._places(self._config.usage_topic), _ASK_S)
-        return {place.partition: max(0, place.offset) for place in places}
-
     def _read(
         self, consumer: Consumer, topic: str, after: Mapping[int, int]
     ) -> list[tuple[bytes | None, bytes | None]]:
@@ -102,10 +97,12 @@ class MeteringTopics:
             if first >= end:
                 continue
             consumer.assign([TopicPartition(topic, partition, first)])
-            at = first
+            at, empty = first, 0
             while at < end:
-                messages = consumer.consume(_BATCH, _ASK_S)
-                if not messages:
+                # It waits for a full batch as long as it may.
+                messages = consumer.consume(_BATCH, _WAIT_S)
+                empty = 0 if messages else empty + 1
+                if empty * _WAIT_S > _ASK_S:
                     raise LogUnavailableError(f"{topic} could not be read to its end")
                 for message in messages:
                     if (error := message.error()) is not None:

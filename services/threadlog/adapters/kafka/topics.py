@@ -159,10 +159,11 @@ class KafkaTopics:
             stable = await admin.offsets(topic, partitions, _LATEST, is_stable=True)
         return {n: max(0, end - stable.get(n, end)) for n, end in ends.items()}
 
-    async def check_metering(self) -> None:
+    async def check_metering(self) -> str:
         """The topics of usage facts and of metering's table are fit to run on.
 
-        Without the latter Faust would say one line, run on, and lose what it has counted.
+        Without the latter Faust would say one line, run on, and lose what it has counted. The
+        answer is the id of the topic of usage facts: offsets mean something only together with it.
 
         Raises:  RefusedError, LogUnavailableError: as `check`.
         """
@@ -174,6 +175,7 @@ class KafkaTopics:
             changes = _differing(usage, configs[usage], _USAGE)
             for change in (*changes, *_differing(windows, configs[windows], _TABLE)):
                 raise RefusedError(self._refusal(change))
+            return str((await admin.described([usage]))[usage].topic_id)
 
     async def _check_shapes(self, admin: "_Admin", wanted: Mapping[str, int]) -> None:
         described = await admin.described(list(wanted))

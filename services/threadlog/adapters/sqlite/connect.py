@@ -39,6 +39,11 @@ def open_reader(file: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only = ON")
         if _check_header(connection, file):
             raise LogFileError(f"{file} holds no log yet; start the runtime on it once")
+        if _version(connection) < USER_VERSION:
+            raise LogFileError(
+                f"{file} was written by an older Threadlog; start the runtime on it once "
+                "(threadlog up), which brings it up to date"
+            )
     return connection
 
 
