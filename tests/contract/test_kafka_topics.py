@@ -66,10 +66,12 @@ async def test_apply_makes_what_is_missing_and_nothing_twice(config: KafkaConfig
         await topics.check()
     with pytest.raises(RefusedError, match=config.events_topic):
         await topics.identity()
-    assert [change.name for change in await topics.plan(WANTED)] == ["topic", "topic"]
+    assert [change.name for change in await topics.plan(WANTED)] == 4 * ["topic"]
     assert [change.topic for change in await topics.apply(WANTED)] == [
         config.events_topic,
         config.dead_letters_topic,
+        config.usage_topic,
+        config.windows_topic,
     ]
     await topics.check()
     assert await topics.plan(WANTED) == []

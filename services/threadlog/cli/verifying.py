@@ -1,40 +1,17 @@
 """`usage --verify`: whether metering has counted what the projection has, for each tenant."""
 
-from typing import Literal
-
 from threadlog.bootstrap.verifying import Compared, compared
-from threadlog.cli.documents import Document
 from threadlog.cli.failures import ExitCode
 from threadlog.cli.plain import one_line
 from threadlog.cli.terminal import Screen
+from threadlog.cli.thread_documents import ComparedTenant, State, VerifyDocument
 from threadlog.settings import Settings
 
-State = Literal["equal", "behind", "differs"]
 _CODES: dict[State, ExitCode] = {
     "equal": ExitCode.OK,
     "behind": ExitCode.TRANSIENT,
     "differs": ExitCode.DIFFERS,
 }
-
-
-class ComparedTenant(Document):
-    """One tenant. `behind`: facts that metering has not counted yet; `metered` holds them, too.
-
-    Units:   steps, tokens, millionths of a US dollar, milliseconds.
-    """
-
-    tenant: str
-    state: State
-    behind: int
-    exact: dict[str, int]
-    metered: dict[str, int]
-
-
-class VerifyDocument(Document):
-    """`usage --verify --json`: `state` is the worst of all tenants."""
-
-    state: State
-    tenants: tuple[ComparedTenant, ...]
 
 
 async def verify_usage(settings: Settings, screen: Screen, *, is_json: bool) -> ExitCode:

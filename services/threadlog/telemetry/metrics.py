@@ -25,9 +25,9 @@ from threadlog.telemetry.table import (
     Service,
     SnapshotResult,
 )
+from threadlog.telemetry.tenants import TenantMetrics
 from threadlog.telemetry.tools import ToolMetrics
 from threadlog.telemetry.turns import TurnMetrics
-from threadlog.telemetry.tenants import TenantMetrics
 from threadlog.thread.state import FOLD_VERSION
 from threadlog.version import VERSION
 
@@ -70,14 +70,9 @@ class Metrics:
         self.models = ModelMetrics(registry)
         self.tools = ToolMetrics(registry)
         self.log = LogMetrics(registry)
-        self._up = Children(gauge("threadlog_dependency_up"))
-        self._refold_events = Summary(*_head("threadlog_refold_events"), registry=self._registry)
-        self._dead_letters = _Children(counter("threadlog_dead_letters_total"))
-        self._strangers = _Children(counter("threadlog_tenant_mismatch_total"))
-        self.http = HttpMetrics(self._registry)
         self.tenants = TenantMetrics()
-        self._registry.register(self.tenants)
-        self._up = _Children(gauge("threadlog_dependency_up"))
+        registry.register(self.tenants)
+        self._up = Children(gauge("threadlog_dependency_up"))
         build = gauge("threadlog_build_info")
         build.labels(VERSION, revision, CATALOG_DIGEST, FOLD_VERSION).set(1)
         # The first one must be seen to rise, from a zero that was scraped before.
@@ -101,11 +96,6 @@ class Metrics:
     def _expect_worker(self, service: Service) -> None:
         for found in get_args(SnapshotResult):
             self._snapshots[(found,)].inc(0)
-        """What may never happen is shown from the start: an alert needs the zero before the one."""
-        for failure in get_args(AppendFailure):
-            self._append_errors[service, failure].inc(0)
-        if service in ("gateway", "metering"):
-            return
         if service == "projection":
             for reason in get_args(DeadLetterReason):
                 self._dead_letters[service, reason].inc(0)
