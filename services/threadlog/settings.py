@@ -24,14 +24,14 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from threadlog.errors import UsageError
-from threadlog.limits import (
-    METERED_TENANTS_MAX,
-    METERING_STALL_MS,
-    PARTITIONS_MAX,
-    WORKER_DRAIN_MS,
-    WORKER_DRAIN_MS_MAX,
+from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
+from threadlog.settings_parts import (
+    MeteringSettings,
+    RemoteSettings,
+    both_set,
+    content_of,
+    gateway_base,
 )
-from threadlog.settings_parts import RemoteSettings, both_set, content_of, gateway_base
 
 _PREFIX = "THREADLOG_"
 _KAFKA = f"{_PREFIX}KAFKA__"
@@ -199,19 +199,6 @@ class WorkerSettings(_Section):
     """
 
     drain_timeout_ms: int = Field(default=WORKER_DRAIN_MS, ge=0, le=WORKER_DRAIN_MS_MAX)
-
-
-class MeteringSettings(_Section):
-    """Metering.
-
-    Shapes:  `tenants`: shown by name in metrics, the rest as `other`; empty: the first 50 by name.
-             `stall_timeout_ms`: how long it may stand still before facts before it ends.
-    """
-
-    tenants: _Listed[Annotated[str, Field(pattern=r"^\S+$")]] = Field(
-        default=(), max_length=METERED_TENANTS_MAX
-    )
-    stall_timeout_ms: int = Field(default=METERING_STALL_MS, ge=1_000)
 
 
 class GatewaySettings(_Section):

@@ -7,6 +7,7 @@ import asyncio
 import gc
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from typing import Any
 
 from threadlog.adapters.kafka.config import KafkaConfig
 from threadlog.adapters.kafka.metering import MeteringTopics
@@ -104,8 +105,8 @@ async def _run(
     running = asyncio.create_task(metering.run(ended))
     replaced, told = asyncio.create_task(watch.failed()), asyncio.create_task(stop.wait())
     try:
-        ends: set[asyncio.Future[object]] = {running, replaced, told, sampling}  # type: ignore[arg-type]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        tasks: list[asyncio.Task[Any]] = [running, replaced, told, sampling]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if sampling.done():
             sampling.result()
     finally:

@@ -87,15 +87,15 @@ class WindowsTable(faust.Table[str, object]):
 
 def make_app(config: MeteringConfig) -> faust.App:
     """The app, not started."""
-    session_s = config.member_timeout_ms / 1_000
+    member_s = config.member_timeout_ms / 1_000
     return faust.App(
         config.group,
         broker=[URL(f"kafka://{server}") for server in config.bootstrap.split(",")],
         broker_credentials=_credentials(config),
         broker_client_id=f"metering-{config.writer}",
-        broker_session_timeout=session_s,
+        broker_session_timeout=member_s,
         broker_heartbeat_interval=config.heartbeat_ms / 1_000,
-        broker_request_timeout=max(_REQUEST_S, 2 * session_s),
+        broker_request_timeout=max(_REQUEST_S, 2 * member_s),
         broker_commit_interval=1.0,
         store="memory://",
         key_serializer="raw",
