@@ -62,3 +62,21 @@ async def test_F108_metering_does_not_start_without_its_table(
         await one.apply_topics()
         [process] = await one.start("metering")
         await one.terminate(process)
+
+
+async def test_F108_verify_tells_equal_from_different(
+    children: Nursery, servers: tuple[str, str], tmp_path: Path
+) -> None:
+    async with cluster(children, tmp_path, servers) as one:
+        await one.start("projection")
+        equal = await one.run("usage", "--verify")
+        assert (equal.status, equal.stdout) == (0, "local: equal\n"), equal.stderr
+        async with one.connected() as opened:
+            told = Projections(opened.log, opened.identity.topic_id, seed=5)
+            told.make(50, SystemClock().now_ms())
+            await told.go(0.4)
+        # Facts that no view has: nobody has counted them yet, and they differ all the same.
+        differs = await one.run("usage", "--verify")
+        assert differs.status == 9, differs.stderr
+        assert "differs" in differs.stdout
+        assert "facts behind" in differs.stdout
