@@ -117,6 +117,22 @@ MODEL_TAIL_MS = 5_000
 # Cluster
 PARTITIONS_MAX = 1_024
 
+# Metering
+USAGE_PARTITIONS_MAX = 8
+"""Partitions of the topic of usage facts, where the log has more: a tenant's facts lie in one."""
+USAGE_RECORD_FACTS_MAX = 1_000
+"""Facts of one record; with every amount set such a record has some 300 KiB."""
+MINUTES_KEPT = 120
+HOURS_KEPT = 72
+DAYS_KEPT = 400
+"""Windows of a tenant that are kept, the present one included; the sums of all time always are."""
+METERED_TENANTS_MAX = 50
+"""Tenants that metering shows by name; the rest are `other`."""
+METERING_STALL_MS = 120_000
+"""How long metering may stand still before facts that it has not counted; it ends then."""
+METERING_ACK_MS = 30_000
+"""How long the broker may take to acknowledge windows; metering ends then."""
+
 # Gateway: requests and streams
 REQUESTS_PER_MINUTE = 6_000
 """Default for a tenant, in each gateway process."""

@@ -25,7 +25,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from threadlog.errors import UsageError
 from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
-from threadlog.settings_parts import ToldSettings, both_set, content_of, gateway_base
+from threadlog.settings_parts import (
+    MeteringSettings,
+    ToldSettings,
+    both_set,
+    content_of,
+    gateway_base,
+)
 
 _PREFIX = "THREADLOG_"
 _KAFKA = f"{_PREFIX}KAFKA__"
@@ -265,6 +271,7 @@ class Settings(ToldSettings, BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     worker: WorkerSettings = WorkerSettings()
     gateway: GatewaySettings = GatewaySettings()
+    metering: MeteringSettings = MeteringSettings()
     sandbox: Literal["bubblewrap", "off"] = "bubblewrap"
     model: str | None = None
     prices: Path | None = None

@@ -7,12 +7,14 @@ No message of an error repeats a value, which may be a secret.
 import ipaddress
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import NoDecode
 
 from threadlog.errors import UsageError
+from threadlog.limits import METERED_TENANTS_MAX, METERING_STALL_MS
 
 URL, KEY = "THREADLOG_URL", "THREADLOG_KEY"
 _COLLECTOR = "THREADLOG_TRACES__ENDPOINT"
@@ -158,3 +160,22 @@ def content_of(file: Path, name: str) -> str:
     if not text:
         raise UsageError(f"{name}: the file is empty")
     return text
+
+
+def _words(value: object) -> object:
+    return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+
+
+class MeteringSettings(BaseModel):
+    """Metering.
+
+    Shapes:  `tenants`: shown by name in metrics, the rest as `other`; empty: the first 50 by name.
+             `stall_timeout_ms`: how long it may stand still before facts before it ends.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tenants: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^\S+$")], ...], NoDecode, BeforeValidator(_words)
+    ] = Field(default=(), max_length=METERED_TENANTS_MAX)
+    stall_timeout_ms: int = Field(default=METERING_STALL_MS, ge=1_000)

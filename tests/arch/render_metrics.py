@@ -34,6 +34,7 @@ LABELS: Final[dict[str, str | object]] = {
     "limit": "`requests`, `streams` or `bytes`",
     "result": "of claims and of snapshots, below",
     "reason": "of appends, dead letters and streams, below",
+    "tenant": "one of a bounded number of tenants, or `other`",
     "group": "a consumer group, `<prefix>.planner`",
     "topic": "a topic, `<prefix>.events`",
     "partition": "the number of a partition",

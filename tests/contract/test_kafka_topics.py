@@ -66,10 +66,12 @@ async def test_apply_makes_what_is_missing_and_nothing_twice(config: KafkaConfig
         await topics.check()
     with pytest.raises(RefusedError, match=config.events_topic):
         await topics.identity()
-    assert [change.name for change in await topics.plan(WANTED)] == ["topic", "topic"]
+    assert [change.name for change in await topics.plan(WANTED)] == 4 * ["topic"]
     assert [change.topic for change in await topics.apply(WANTED)] == [
         config.events_topic,
         config.dead_letters_topic,
+        config.usage_topic,
+        config.windows_topic,
     ]
     await topics.check()
     assert await topics.plan(WANTED) == []
@@ -298,7 +300,7 @@ async def test_F103_drift_is_what_differs_from_the_pinned_and_nothing_else(
     topics = KafkaTopics(config)
     await topics.apply(WANTED)
     found = await topics.drift()
-    assert len(found) == 8
+    assert len(found) == 16
     assert not any(found.values())
     configure(config, retention_ms="1000")
     async with asyncio.timeout(DEADLINE_S):

@@ -30,7 +30,7 @@ from tests.helpers.logs import DEADLINE_S
 from tests.helpers.servers import RedisServer
 from threadlog import ids
 from threadlog.adapters.redis.connect import Command, RedisClient
-from threadlog.adapters.redis.layout import keys_of
+from threadlog.adapters.redis.layout import FORMAT, keys_of
 from threadlog.errors import (
     CorruptError,
     RefusedError,
@@ -313,7 +313,7 @@ class TestIdentity:
 
     async def test_a_newer_format_is_refused(self, parts: RedisParts) -> None:
         meta = keys_of(parts.identity, Partition(0)).meta
-        await parts.client.batch([("HSET", meta, "format", 2)])
+        await parts.client.batch([("HSET", meta, "format", FORMAT + 1)])
         with pytest.raises(RefusedError, match="newer"):
             await parts.partition().begin(Position(0))
         with pytest.raises(RefusedError):
@@ -473,8 +473,8 @@ class TestPartitions:
         assert await three.views.usage(LOCAL, ()) == [UsageRow((), sums(facts))]
 
     async def test_usage_by_an_unknown_group_is_rejected(self, three: RedisParts) -> None:
-        with pytest.raises(RejectedError, match="hour"):
-            await three.views.usage(LOCAL, ("hour",))  # type: ignore[arg-type]  # from outside
+        with pytest.raises(RejectedError, match="week"):
+            await three.views.usage(LOCAL, ("week",))  # type: ignore[arg-type]  # from outside
 
     async def test_a_lost_partition_refuses_lists_and_leaves_the_others(
         self, three: RedisParts

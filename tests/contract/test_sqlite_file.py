@@ -169,6 +169,7 @@ def make_old(path: Path) -> None:
         connection.execute("DROP VIEW accepted")
         for name in TRACE_COLUMNS:
             connection.execute(f"ALTER TABLE events DROP COLUMN {name}")
+        connection.execute("ALTER TABLE usage_facts DROP COLUMN tool_ms")
         connection.execute(
             "CREATE VIEW accepted AS SELECT j.seq, e.* FROM events e "
             "JOIN judgements j ON j.position = e.sequence WHERE j.seq IS NOT NULL"
@@ -181,6 +182,7 @@ async def test_F103_a_file_of_before_traces_is_read_as_it_is(filled: Path) -> No
     before = filled.read_bytes()
     file = await open_read_only(filled)
     records = await collect(SqliteLog(file), NO_POSITION, 3)
+    assert await SqliteViews(file).usage(LOCAL, ()) == []
     await file.close()
     untraced = FULL.model_copy(update=dict.fromkeys(TRACE))
     assert [r.event for r in records] == [created(), untraced, message("later")]
@@ -194,6 +196,7 @@ async def test_F103_a_file_of_before_traces_becomes_one_that_keeps_them(filled: 
         await SqliteLog(file).append([again])
     file = await open_read_only(filled)
     records = await collect(SqliteLog(file), NO_POSITION, 4)
+    assert await SqliteViews(file).usage(LOCAL, ()) == []
     await file.close()
     assert [r.event and r.event.tracestate for r in records] == [None, None, None, "vendor=1"]
     assert records[-1].event == again

@@ -1,5 +1,7 @@
 """What views promise of usage: sums that are exact, however often a fact is told."""
 
+from dataclasses import replace
+
 from tests.contract.views_suite import Parts, apply
 from tests.helpers.events import LOCAL, OTHER, event_id, thread_id
 from threadlog import ids
@@ -103,6 +105,32 @@ class UsageSuite:
         [line] = await parts.views.usage(LOCAL, ("model",))
         assert line == UsageRow((f"openai/{FREE}",), sums([fact(3)]))
         assert line.totals.cost_micros is None
+
+    async def test_F108_calls_add_time_and_no_step(self, parts: Parts) -> None:
+        model = fact(1)
+        call = replace(
+            fact(2),
+            turn_id=model.turn_id,
+            step=9,
+            thread_id=model.thread_id,
+            input=0,
+            output=0,
+            cache_read=0,
+            cache_write=0,
+            reasoning=0,
+            cost_micros=None,
+            tool_ms=1_234,
+            occurred_at="2026-11-11T01:30:00.000Z",
+        )
+        foreign = replace(fact(7, tenant=OTHER), tool_ms=99)
+        batch = ViewBatch(Position(0), Position(9), usage=[model, call, foreign])
+        await apply(parts, batch)
+        assert await parts.views.usage(LOCAL, ()) == [UsageRow((), sums([model]), 1_234)]
+        hours = await parts.views.usage(LOCAL, ("hour",))
+        assert [(line.group, line.totals.steps, line.tool_ms) for line in hours] == [
+            (("2026-11-10T23",), 1, 0),
+            (("2026-11-11T01",), 0, 1_234),
+        ]
 
     async def test_without_facts_there_is_no_line(self, parts: Parts) -> None:
         assert await parts.views.usage(LOCAL, ()) == []

@@ -58,7 +58,7 @@ async def run_projection_once(one: Cluster) -> None:
 
 
 def meta_key(one: Cluster, partition: int) -> str:
-    return f"{{{one.topic}:{partition}}}:v1:meta"
+    return f"{{{one.topic}:{partition}}}:v2:meta"
 
 
 def set_meta(one: Cluster, partition: int, name: str, value: str | int) -> None:

@@ -29,7 +29,7 @@ from threadlog.errors import ThreadlogError
 from threadlog.ids import WorkerId, draw
 from threadlog.settings import BlobsSettings, KafkaSettings, RedisSettings, Settings
 
-Name = Literal["planner", "tool-runner", "projection"]
+Name = Literal["planner", "tool-runner", "projection", "metering"]
 NAMES: tuple[Name, ...] = ("planner", "tool-runner", "projection")
 READY_S = 20.0
 END_S = 20.0
@@ -37,7 +37,7 @@ ASK_S = 10
 SAID_MAX = 2_500
 """Characters of each process's words that a failure shows."""
 _LOOK_S = 0.02
-_SAID = re.compile(r"(planner|tool-runner|projection) ([0-9a-f-]{36}) is in group")
+_SAID = re.compile(r"(planner|tool-runner|projection|metering) ([0-9a-f-]{36}) is in group")
 _METRICS = re.compile(r"metrics on ([0-9.]+:[0-9]+)")
 
 _HEAD = struct.Struct(">hih")

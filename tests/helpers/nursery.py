@@ -27,6 +27,7 @@ _IMPORTS = (
     "threadlog.adapters.model_api.openai_model",
     "threadlog.adapters.model_api.scripted_server",
     "threadlog.bootstrap.script_server",
+    "threadlog.bootstrap.metering_service",
     "threadlog.bootstrap.serving",
     "threadlog.cli.main",
     "threadlog.cli.running",

@@ -43,10 +43,14 @@ class PromptBody(Fresh):
 
 
 class UsageLineBody(Answer):
-    """The sums of one group; `group` maps each grouping to its value."""
+    """The sums of one group; `group` maps each grouping to its value.
+
+    Units:   `tool_ms`: how long calls ran, milliseconds.
+    """
 
     group: dict[str, str]
     usage: AmountsBody
+    tool_ms: int
 
 
 class UsageBody(Fresh):
@@ -55,6 +59,7 @@ class UsageBody(Fresh):
     by: tuple[str, ...]
     lines: tuple[UsageLineBody, ...]
     total: AmountsBody
+    total_tool_ms: int
 
 
 class ModelEntry(Answer):

@@ -13,6 +13,8 @@ from threadlog.events.catalog import BODIES
 from threadlog.events.envelope import Body
 from threadlog.events.schemas import attribute_schemas, body_schema
 from threadlog.ids import TENANT_PATTERN, UUID_PATTERN
+from threadlog.limits import USAGE_PARTITIONS_MAX
+from threadlog.ports.usage_log import UsageRecord
 from threadlog.settings import KafkaSettings
 from threadlog.version import VERSION
 
@@ -21,6 +23,8 @@ Json = dict[str, Any]
 _KAFKA: Final = "0.5.0"
 """The version of the Kafka bindings."""
 _PREFIX: Final = KafkaSettings.model_fields["prefix"].default
+_PARTITIONS: Final = KafkaSettings.model_fields["partitions"].default
+_USAGE_PARTITIONS: Final = min(_PARTITIONS, USAGE_PARTITIONS_MAX)
 _WRITES: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway": ("thread.", "message.", "cancel."),
     "planner": ("turn.", "step.", "model.", "tool.requested", "tool.finished"),
@@ -31,7 +35,7 @@ _WRITES: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One topic. `name`: as `<prefix>.<name>`; `partitions` 0: as many as are pinned for it."""
+    """One topic. `name`: as `<prefix>.<name>`; `partitions`: with the default settings."""
 
     name: str
     text: str
@@ -52,7 +56,7 @@ def channels() -> tuple[Channel, ...]:
             "The log: the only truth. All records of a thread lie in one partition, murmur2 of the "
             "key; nothing is ever deleted or compacted.",
             {"type": "string", "pattern": f"^{TENANT_PATTERN}/{UUID_PATTERN}$"},
-            0,
+            _PARTITIONS,
             _KEPT,
             tuple(_name(body) for body in BODIES),
         ),
@@ -64,6 +68,24 @@ def channels() -> tuple[Channel, ...]:
             1,
             _KEPT,
             ("dead-letter",),
+        ),
+        Channel(
+            "usage",
+            "What was billed and how long calls ran, for metering: facts of one tenant from one "
+            "partition of the log, in their order. Repeats come after a crash or a rebuild: the "
+            "offset of a fact says which it is.",
+            {"type": "string", "pattern": f"^{TENANT_PATTERN}$"},
+            _USAGE_PARTITIONS,
+            {**_KEPT, "compression.type": "gzip"},
+            ("usage",),
+        ),
+        Channel(
+            "metering-windows-changelog",
+            "Metering's own table: the newest value of each key. Nobody else writes it.",
+            {"type": "string"},
+            _USAGE_PARTITIONS,
+            {"cleanup.policy": ["compact"]},
+            (),
         ),
     )
 
@@ -83,6 +105,13 @@ def asyncapi() -> Json:
         "contentType": "application/json",
         "payload": _DEAD_LETTER,
     }
+    messages["usage"] = {
+        "name": "usage",
+        "title": "Facts of one tenant from one partition of the log",
+        "contentType": "application/json",
+        "payload": {"$ref": "#/components/schemas/usage"},
+    }
+    schemas |= _hoisted("usage", UsageRecord.model_json_schema())
     return {
         "asyncapi": "3.1.0",
         "id": "urn:threadlog:asyncapi",
@@ -102,9 +131,8 @@ def asyncapi() -> Json:
 
 def _channel(channel: Channel) -> Json:
     kafka: Json = {"bindingVersion": _KAFKA, "topicConfiguration": dict(channel.configuration)}
-    partitions = channel.partitions or KafkaSettings.model_fields["partitions"].default
     kafka |= {
-        "partitions": partitions,
+        "partitions": channel.partitions,
         "replicas": KafkaSettings.model_fields["replication"].default,
     }
     return {
@@ -158,6 +186,11 @@ def _operations() -> Iterator[tuple[str, Json]]:
         "projection.dead-letter",
         _operation("send", "dead-letters", "Written by the projection alone.", ["dead-letter"]),
     )
+    yield (
+        "projection.usage",
+        _operation("send", "usage", "Written before the views move.", ["usage"]),
+    )
+    yield "metering.read", _operation("receive", "usage", "Each fact is counted once.", ["usage"])
 
 
 def _operation(kind: str, channel: str, summary: str, messages: list[str]) -> Json:
@@ -176,7 +209,8 @@ def _name(body: type[Body]) -> str:
 def _hoisted(name: str, schema: Json) -> Json:
     """The schema and what it defines, each under a name of its own in the document."""
     schema = copy.deepcopy(schema)
-    del schema["$schema"], schema["$id"]
+    for word in ("$schema", "$id"):
+        schema.pop(word, None)
     defined = schema.pop("$defs", {})
     found = {name: schema} | {f"{name}.{part}": inner for part, inner in defined.items()}
     for inner in found.values():

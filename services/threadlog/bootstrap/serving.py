@@ -16,6 +16,7 @@ from threadlog.adapters.kafka.dead_letters import DeadLetterViews
 from threadlog.adapters.kafka.group import KafkaGroup
 from threadlog.adapters.kafka.members import KafkaMembers
 from threadlog.adapters.kafka.topics import KafkaTopics
+from threadlog.adapters.kafka.usage import UsageViews
 from threadlog.adapters.sandbox.instances import RunnerFolder
 from threadlog.bootstrap.actor_sample import ActorSample
 from threadlog.bootstrap.cluster import Cluster, open_cluster
@@ -182,13 +183,9 @@ async def serve_service(
 def _process(cluster: Cluster, name: ServiceName, revision: str, tracer: Tracer) -> Process:
     """What the services of this process share; what an alert waits for is shown from the start."""
     metrics, label = Metrics(revision=revision), _LABELS[name]
-    metrics.log.expect(_topics(cluster) if name == "projection" else (), reads=True)
+    metrics.log.expect(cluster.config.topics if name == "projection" else (), reads=True)
     meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
     return Process(cluster, metrics, meter, label, tracer)
-
-
-def _topics(cluster: Cluster) -> tuple[str, ...]:
-    return cluster.config.events_topic, cluster.config.dead_letters_topic
 
 
 def _serve_pages(
@@ -258,7 +255,7 @@ async def _maker(
 def _projection(process: Process, partition: Partition) -> OwnedProjection:
     cluster = process.cluster
     views = DeadLetterViews(
-        cluster.views.partition(partition),
+        UsageViews(cluster.views.partition(partition), cluster.log, cluster.identity, partition),
         cluster.log,
         identity=cluster.identity,
         partition=partition,

@@ -15,6 +15,7 @@ class ServiceChoice(StrEnum):
     PLANNER = "planner"
     TOOL_RUNNER = "tool-runner"
     PROJECTION = "projection"
+    METERING = "metering"
 
 
 def _serve(
@@ -30,10 +31,11 @@ def _serve(
         ),
     ] = None,
 ) -> None:
-    """Run one service of a cluster: gateway, planner, tool-runner or projection.
+    """Run one service of a cluster: gateway, planner, tool-runner, projection or metering.
 
     Any number of each may run; they share the partitions of the log. It needs
-    THREADLOG_KAFKA__BOOTSTRAP, THREADLOG_REDIS__URL and THREADLOG_BLOBS__URL. On Ctrl-C or SIGTERM
+    THREADLOG_KAFKA__BOOTSTRAP, THREADLOG_REDIS__URL and THREADLOG_BLOBS__URL; metering needs the
+    first alone. On Ctrl-C or SIGTERM
     its partitions go to others at once, and it ends, with exit code 0, when what it runs has ended.
     """
     from threadlog.cli.serving import serve_one

@@ -14,7 +14,7 @@ def _usage(
         typer.Option(
             "--by",
             metavar="GROUPS",
-            help="tenant, thread, turn, model or day; several with commas.",
+            help="tenant, thread, turn, model, day or hour; several with commas.",
         ),
     ] = "model",
     thread: Annotated[
@@ -23,10 +23,16 @@ def _usage(
     url: Url = None,
     as_json: JsonFlag = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Compare it with what metering has counted."),
+    ] = False,
 ) -> None:
-    """Sum up what was billed.
+    """Sum up what was used.
 
-    Steps, tokens by kind, and the cost where prices are known.
+    Steps, tokens by kind, the cost where prices are known, and how long calls ran. Days and hours
+    are UTC. --verify, on a cluster: exit code 0 when metering has counted the same for every
+    tenant, 3 when it is only behind, 9 when it differs.
     """
     from threadlog.cli.remote import settings_at
     from threadlog.cli.terminal import Screen
@@ -35,6 +41,14 @@ def _usage(
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
+    if verify:
+        from threadlog.cli.verifying import verify_usage
+
+        if as_csv or thread is not None:
+            raise UsageError("--verify compares whole tenants: it takes no --thread and no --csv")
+        screen = Screen()
+        ended(go(verify_usage(settings_at(url, screen), screen, is_json=as_json)))
+        return
     groups, screen = parse_groups(by), Screen()
     settings = settings_at(url, screen)
     go(usage(settings, screen, groups, thread=thread, is_json=as_json, is_csv=as_csv))
@@ -149,7 +163,12 @@ COMMANDS = (
     Entry(
         "usage",
         _usage,
-        ("threadlog usage", "threadlog usage --by day,model --csv", "threadlog usage -t last"),
+        (
+            "threadlog usage",
+            "threadlog usage --by day,model --csv",
+            "threadlog usage -t last",
+            "threadlog usage --verify",
+        ),
     ),
     Entry("doctor", _doctor, ("threadlog doctor", "threadlog doctor --json")),
     Entry("up", _up, ("threadlog up", "threadlog up --script replies.json")),

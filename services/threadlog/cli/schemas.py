@@ -17,6 +17,7 @@ from threadlog.cli.thread_documents import (
     ThreadsDocument,
     TreeDocument,
     UsageDocument,
+    VerifyDocument,
 )
 from threadlog.cli.topics import TopicsDocument
 
@@ -35,6 +36,7 @@ DOCUMENTS: Mapping[str, type[Document]] = {
     "thread-tree": TreeDocument,
     "topics": TopicsDocument,
     "usage": UsageDocument,
+    "usage-verify": VerifyDocument,
     "version": VersionDocument,
 }
 

@@ -51,6 +51,11 @@ async def serve_one(
 
             await serve_gateway(settings, notice, stop)
             return
+        if service == "metering":
+            from threadlog.bootstrap.metering_service import serve_metering
+
+            await serve_metering(settings, notice, stop)
+            return
         from threadlog.bootstrap.serving import PORTS, serve_service
 
         name = next(known for known in PORTS if known == service)

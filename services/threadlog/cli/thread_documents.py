@@ -72,10 +72,14 @@ class TreeDocument(Document):
 
 
 class UsageLine(Document):
-    """The sums of one group; `group` maps each grouping to its value."""
+    """The sums of one group; `group` maps each grouping to its value.
+
+    Units:   `tool_ms`: how long calls ran, milliseconds.
+    """
 
     group: dict[UsageGroup, str]
     steps: int
+    tool_ms: int
     usage: Amounts
 
 
@@ -85,3 +89,26 @@ class UsageDocument(Document):
     by: tuple[UsageGroup, ...]
     lines: tuple[UsageLine, ...]
     total: UsageLine
+
+
+State = Literal["equal", "behind", "differs"]
+
+
+class ComparedTenant(Document):
+    """One tenant. `behind`: facts that metering has not counted yet; `metered` holds them, too.
+
+    Units:   steps, tokens, millionths of a US dollar, milliseconds.
+    """
+
+    tenant: str
+    state: State
+    behind: int
+    exact: dict[str, int]
+    metered: dict[str, int]
+
+
+class VerifyDocument(Document):
+    """`usage --verify --json`: `state` is the worst of all tenants."""
+
+    state: State
+    tenants: tuple[ComparedTenant, ...]

@@ -70,7 +70,8 @@ async def usage(
 
 def _line(by: tuple[UsageGroup, ...], row: UsageRow) -> UsageLine:
     group = dict(zip(by, row.group, strict=True))
-    return UsageLine(group=group, steps=row.totals.steps, usage=Amounts.of(row.totals))
+    amounts = Amounts.of(row.totals)
+    return UsageLine(group=group, steps=row.totals.steps, tool_ms=row.tool_ms, usage=amounts)
 
 
 def _values(totals: UsageTotals) -> list[str]:
@@ -81,11 +82,13 @@ def _values(totals: UsageTotals) -> list[str]:
 def _write_csv(screen: Screen, by: tuple[UsageGroup, ...], groups: list[UsageRow]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*by, "steps", *_AMOUNTS, "cost_micros"])
+    writer.writerow([*by, "steps", *_AMOUNTS, "cost_micros", "tool_ms"])
     for row in groups:
         micros = row.totals.cost_micros
         group = [_cell(one_line(value)) for value in row.group]
-        writer.writerow([*group, *_values(row.totals), "" if micros is None else micros])
+        writer.writerow(
+            [*group, *_values(row.totals), "" if micros is None else micros, row.tool_ms]
+        )
     screen.data(text.getvalue().rstrip("\n"))
 
 
@@ -97,17 +100,21 @@ def _cell(text: str) -> str:
 def _write_table(
     screen: Screen, by: tuple[UsageGroup, ...], groups: list[UsageRow], total: UsageRow
 ) -> None:
-    lines = [(*(name.upper() for name in by), "STEPS", *map(_title, _AMOUNTS), "COST")]
+    lines = [(*(name.upper() for name in by), "STEPS", *map(_title, _AMOUNTS), "COST", "TOOL S")]
     for row in groups:
         group = (one_line(value) or "-" for value in row.group)
-        lines.append((*group, *map(_grouped, _values(row.totals)), _cost(row.totals)))
+        lines.append((*group, *_cells(row)))
     if not groups:
         screen.note("nothing was billed yet")
         return
-    sums = (*map(_grouped, _values(total.totals)), _cost(total.totals))
-    lines.append(("all", *[""] * (len(by) - 1), *sums))
+    lines.append(("all", *[""] * (len(by) - 1), *_cells(total)))
     for line in aligned(lines, len(by)):
         screen.data(cut(line, screen.out.columns))
+
+
+def _cells(row: UsageRow) -> tuple[str, ...]:
+    tool_s = f"{row.tool_ms / 1_000:,.1f}"
+    return (*map(_grouped, _values(row.totals)), _cost(row.totals), tool_s)
 
 
 def _title(name: str) -> str:

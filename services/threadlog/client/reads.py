@@ -162,10 +162,12 @@ class HttpReads:
             query["thread"] = thread
         body = parsed(UsageBody, await self._connection.get("/v1/usage", query))
         if not group:
-            return [UsageRow((), _totals(body.total))]
+            return [UsageRow((), _totals(body.total), body.total_tool_ms)]
         try:
             return [
-                UsageRow(tuple(line.group[name] for name in group), _totals(line.usage))
+                UsageRow(
+                    tuple(line.group[name] for name in group), _totals(line.usage), line.tool_ms
+                )
                 for line in body.lines
             ]
         except KeyError:

@@ -260,7 +260,9 @@ async def get_blob(request: Request, reader: ContentCaller, thread: str, sha256:
 @router.get("/v1/usage")
 async def get_usage(
     reader: ReadCaller,
-    by: Annotated[str, Query(description="Of tenant, thread, turn, model, day; commas.")] = "model",
+    by: Annotated[
+        str, Query(description="Of tenant, thread, turn, model, day, hour; commas.")
+    ] = "model",
     thread: Annotated[str | None, Query(description="Only of this thread.")] = None,
 ) -> UsageBody:
     """What was billed: exact sums, from what the projection has counted."""
@@ -276,7 +278,11 @@ async def get_usage(
             "for one thread"
         )
     lines = tuple(
-        UsageLineBody(group=dict(zip(groups, row.group, strict=True)), usage=amounts_of(row.totals))
+        UsageLineBody(
+            group=dict(zip(groups, row.group, strict=True)),
+            usage=amounts_of(row.totals),
+            tool_ms=row.tool_ms,
+        )
         for row in rows
     )
     return UsageBody(
@@ -285,6 +291,7 @@ async def get_usage(
         by=groups,
         lines=lines,
         total=amounts_of(total.totals),
+        total_tool_ms=total.tool_ms,
     )
 
 

@@ -44,7 +44,8 @@ class Record:
              void for everyone. Both None: no record lies here, only its position counts (a
              stranger's transaction leaves such places). `key` is the record key,
              `tenant/thread_id`, empty when there is none. `opens_stream` True: the log knows that
-             no record of this key precedes it; False: it does not know.
+             no record of this key precedes it; False: it does not know. `appended_ms`: when the
+             broker took it, Unix time; 0: no broker has, or it does not matter.
     """
 
     position: Position
@@ -52,6 +53,7 @@ class Record:
     event: Event | None
     problem: str | None = None
     opens_stream: bool = False
+    appended_ms: int = 0
 
     @property
     def is_gap(self) -> bool:

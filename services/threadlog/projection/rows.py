@@ -5,7 +5,9 @@ from threadlog.events.envelope import Event
 from threadlog.events.input import MessageReceived
 from threadlog.events.step import ModelAttemptFailed, ModelInterrupted, ModelResponded
 from threadlog.events.thread import ThreadCreated
+from threadlog.events.tool import ToolFinished
 from threadlog.ids import Position
+from threadlog.ports.log import Record
 from threadlog.ports.usage import (
     UsageFact,
     UsageTotals,
@@ -75,23 +77,28 @@ def thread_row(
     )
 
 
-def usage_fact(before: ThreadState, event: Event, position: Position) -> UsageFact | None:
-    """What this accepted event says was billed; None when it says nothing of it.
+def usage_fact(before: ThreadState, event: Event, record: Record) -> UsageFact | None:
+    """What this accepted event says was used; None when it says nothing of it.
 
     Shapes:  `before` is the state before the event: the claim that it closes is open there.
     """
-    body = event.body
-    if not isinstance(body, ModelResponded | ModelAttemptFailed | ModelInterrupted):
+    turn, body = before.turn, event.body
+    if turn is None:
         return None
-    usage, turn, model = body.usage, before.turn, before.config.model
-    if turn is None or (usage is None and not isinstance(body, ModelResponded)):
-        return None
-    if isinstance(body, ModelResponded):
-        model = body.model
-    usage = usage or Usage()
+    model, usage, tool_ms, begins_step = before.config.model, Usage(), None, False
+    match body:
+        case ModelResponded():
+            model, usage = body.model, body.usage or usage
+            begins_step = turn.step.usage is None
+        case ModelAttemptFailed() | ModelInterrupted() if body.usage is not None:
+            usage, begins_step = body.usage, turn.step.usage is None
+        case ToolFinished() if body.duration_ms:
+            tool_ms = body.duration_ms
+        case _:
+            return None
     return UsageFact(
         event_id=event.event_id,
-        position=position,
+        position=record.position,
         tenant_id=event.tenant_id,
         thread_id=event.thread_id,
         turn_id=turn.turn_id,
@@ -106,4 +113,7 @@ def usage_fact(before: ThreadState, event: Event, position: Position) -> UsageFa
         reasoning=usage.reasoning,
         cost_micros=usage.cost_micros,
         occurred_at=event.occurred_at,
+        tool_ms=tool_ms,
+        begins_step=begins_step,
+        appended_ms=record.appended_ms,
     )

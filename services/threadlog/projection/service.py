@@ -302,7 +302,7 @@ class Projection:
         title, fact = thread.title, None
         if judgement.void is None:
             title = title or title_of(event)
-            fact = usage_fact(before, event, record.position)
+            fact = usage_fact(before, event, record)
         thread.state, thread.position = judgement.state, record.position
         batch.judged.append(Judged(record.position, event, judgement.seq, judgement.void))
         batch.is_urgent = batch.is_urgent or isinstance(event.body, _URGENT)

@@ -25,6 +25,7 @@ from threadlog.telemetry.table import (
     Service,
     SnapshotResult,
 )
+from threadlog.telemetry.tenants import TenantMetrics
 from threadlog.telemetry.tools import ToolMetrics
 from threadlog.telemetry.turns import TurnMetrics
 from threadlog.thread.state import FOLD_VERSION
@@ -69,6 +70,8 @@ class Metrics:
         self.models = ModelMetrics(registry)
         self.tools = ToolMetrics(registry)
         self.log = LogMetrics(registry)
+        self.tenants = TenantMetrics()
+        registry.register(self.tenants)
         self._up = Children(gauge("threadlog_dependency_up"))
         build = gauge("threadlog_build_info")
         build.labels(VERSION, revision, CATALOG_DIGEST, FOLD_VERSION).set(1)

@@ -55,6 +55,10 @@ Name = Literal[
     "threadlog_kafka_client_throttle_p99_seconds",
     "threadlog_kafka_client_queue_messages",
     "threadlog_kafka_client_rebalances",
+    "threadlog_tenant_steps_total",
+    "threadlog_tenant_tokens_total",
+    "threadlog_tenant_tool_seconds_total",
+    "threadlog_tenant_cost_usd_total",
     "threadlog_tenant_mismatch_total",
     "threadlog_build_info",
     "threadlog_dependency_up",
@@ -314,6 +318,18 @@ ROWS: Final[dict[Name, Row]] = {
         "gauge",
         "rebalances that the memberships of this process have seen",
         ("client",),
+    ),
+    "threadlog_tenant_steps_total": Row(
+        "counter", "steps that metering has counted for a tenant", ("tenant",)
+    ),
+    "threadlog_tenant_tokens_total": Row(
+        "counter", "tokens that metering has counted for a tenant, by kind", ("tenant", "kind")
+    ),
+    "threadlog_tenant_tool_seconds_total": Row(
+        "counter", "how long calls of a tenant ran, as metering has counted it", ("tenant",)
+    ),
+    "threadlog_tenant_cost_usd_total": Row(
+        "counter", "cost of a tenant's steps whose price is known, as metering counted", ("tenant",)
     ),
     "threadlog_tenant_mismatch_total": Row(
         "counter",

@@ -80,7 +80,7 @@ def test_lists_without_a_log_are_empty(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["usage", "--csv"]) == 0
     out, _ = capsys.readouterr()
     assert out.splitlines() == [
-        "model,steps,input,output,cache_read,cache_write,reasoning,cost_micros"
+        "model,steps,input,output,cache_read,cache_write,reasoning,cost_micros,tool_ms"
     ]
 
 

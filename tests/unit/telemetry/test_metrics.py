@@ -86,6 +86,7 @@ def move_turns(metrics: Metrics) -> None:
     metrics.tools.orphaned(1)
     metrics.quarantined(2)
     metrics.unresolved("projection", 4)
+    metrics.tenants.show({"local": {"steps": 3, "input": 7, "tool_ms": 1_500, "cost_micros": 2}})
     metrics.log.drift("t", "retention.ms", differs=True)
     metrics.log.foreign({0: 9, 1: 8})
     metrics.log.foreign({1: 7})
@@ -131,6 +132,9 @@ def test_every_metric_of_the_table_is_there_and_can_be_moved() -> None:
         ("tool_call_duration_seconds_sum", ("read",), 0.25),
         ("tool_calls_orphaned", (), 1),
         ("threads_quarantined", (), 2),
+        ("tenant_steps_total", ("local",), 3),
+        ("tenant_tokens_total", ("input", "local"), 7),
+        ("tenant_tool_seconds_total", ("local",), 1.5),
         ("topic_config_drift", ("t", "retention.ms"), 1),
         ("foreign_transaction_records", ("1",), 7),
         ("kafka_client_rtt_p99_seconds", ("producer",), 0.25),

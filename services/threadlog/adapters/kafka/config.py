@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from threadlog.adapters.kafka.statistics import ClientStatistics
 from threadlog.ids import WorkerId
+from threadlog.limits import USAGE_PARTITIONS_MAX
 
 Settings = dict[str, str | int | float | bool]
 
@@ -66,6 +67,31 @@ class KafkaConfig:
     def dead_letters_topic(self) -> str:
         """The topic of pointers to bad records."""
         return f"{self.prefix}.dead-letters"
+
+    @property
+    def usage_topic(self) -> str:
+        """The topic of usage facts."""
+        return f"{self.prefix}.usage"
+
+    @property
+    def usage_partitions(self) -> int:
+        """Partitions of it, and of metering's table: pinned, since the number of the log is."""
+        return min(self.partitions, USAGE_PARTITIONS_MAX)
+
+    @property
+    def metering_group(self) -> str:
+        """The group of metering, which is also what Faust calls its app."""
+        return f"{self.prefix}.metering"
+
+    @property
+    def windows_topic(self) -> str:
+        """The topic that metering's table is kept in, by the name that Faust gives it."""
+        return f"{self.metering_group}-windows-changelog"
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic of ours."""
+        return (self.events_topic, self.dead_letters_topic, self.usage_topic, self.windows_topic)
 
     @property
     def group(self) -> str:

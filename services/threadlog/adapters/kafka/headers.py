@@ -85,14 +85,19 @@ def encode(event: Event) -> Encoded:
 
 
 def decode(
-    position: Position, key: bytes | None, headers: Headers | None, value: bytes | None
+    position: Position,
+    key: bytes | None,
+    headers: Headers | None,
+    value: bytes | None,
+    appended_ms: int = 0,
 ) -> Record:
     """The record at `position`, with the event it holds or the rule it breaks. Never raises."""
     text = ""
     try:
         text = _key(key)
         fields = _read(headers or [], len(key or b"") + len(value or b""))
-        return Record(position, text, _event(text, fields, value))
+        event = _event(text, fields, value)
+        return Record(position, text, event, appended_ms=appended_ms)
     except RecordError as error:
         return Record(position, text, None, str(error))
 

@@ -87,6 +87,23 @@ class KafkaLog:
         records = [Encoded(key, headers, value, 0) for key, value in pointers]
         await self._producer.append(self._config.dead_letters_topic, 0, records)
 
+    async def append_usage(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """The usage records, tenant and value each, are durable in their topic; one round trip.
+
+        Raises:  TransientError: unknown; append them again, repeats count once.
+        """
+        topic, partitions = self._config.usage_topic, self._config.usage_partitions
+        headers = [("content-type", b"application/json")]
+        found: dict[Partition, list[Encoded]] = {}
+        for key, value in records:
+            partition = partition_of(key.decode(), partitions)
+            found.setdefault(partition, []).append(Encoded(key, headers, value, 0))
+        append = self._producer.append
+        appends = [append(topic, partition, some) for partition, some in found.items()]
+        for answer in await asyncio.gather(*appends, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
+
     async def read(self, partition: Partition, positions: Sequence[Position]) -> Sequence[Record]:
         return await self._lookup.read(partition, positions)
 

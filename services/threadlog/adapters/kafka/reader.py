@@ -197,7 +197,10 @@ class Reader:
         position = Position(offset + 1)
         value = message.value()
         batch = batches.setdefault(subscriber, Batch())
-        batch.records.append(decode(position, message.key(), message.headers(), value))
+        _, taken_ms = message.timestamp()
+        batch.records.append(
+            decode(position, message.key(), message.headers(), value, max(taken_ms, 0))
+        )
         batch.payload_bytes += len(value or b"")
         subscriber.told = position
 

@@ -5,41 +5,25 @@ differs, above all the number of partitions, would move threads away from their 
 refused, with what to do about it.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
 from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
     OffsetSpec,
-    ResourceType,
     TopicDescription,
 )
 
-from threadlog.adapters.kafka.client_log import CLIENT_LOG
+from threadlog.adapters.kafka.admin import Admin
 from threadlog.adapters.kafka.config import KafkaConfig
-from threadlog.adapters.kafka.failures import of_exception
-from threadlog.errors import LogUnavailableError, RefusedError, ThreadlogError, TransientError
+from threadlog.errors import RefusedError
 from threadlog.ports.log import LogIdentity
 
 APPLY_COMMAND = "threadlog topics apply"
 _ASK_S = 10.0
 _ASK_AGAIN_S = 0.05
 _MESSAGE_BYTES_MIN = 1_000_000
-_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the client has no types here
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
 Pinned = Literal["partitions", "cleanup.policy", "retention.ms", "retention.bytes"]
 _PINNED: Final[Sequence[Pinned]] = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -49,6 +33,11 @@ _KEPT: Final[Mapping[str, str]] = {
     "retention.bytes": "-1",
 }
 """Nothing of the log is ever thrown away; checked at every start."""
+_USAGE = {**_KEPT, "compression.type": "gzip"}
+"""Kept like the log, so that metering can count it all again. Faust's client reads no LZ4 here, so
+the broker packs it otherwise, whoever appends."""
+_TABLE = {"cleanup.policy": "compact"}
+"""Metering's table: the newest value of each key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +80,7 @@ class KafkaTopics:
 
         Raises:  RefusedError: there is no such topic. LogUnavailableError: nobody answers.
         """
-        async with _Admin(self._config) as admin:
+        async with Admin(self._config) as admin:
             topic = self._config.events_topic
             described = await admin.described([topic])
             found = described.get(topic)
@@ -108,19 +97,10 @@ class KafkaTopics:
                  forgotten.
                  LogUnavailableError: nobody answers within 10 s.
         """
-        partitions = {self._config.events_topic: self._config.partitions}
-        partitions[self._config.dead_letters_topic] = 1
-        async with _Admin(self._config) as admin:
-            described = await admin.described(list(partitions))
-            for topic, wanted in partitions.items():
-                found = described.get(topic)
-                if found is None:
-                    raise RefusedError(self._refusal(Change(topic, "topic", None, "the log")))
-                if len(found.partitions) != wanted:
-                    count = str(len(found.partitions))
-                    raise RefusedError(
-                        self._refusal(Change(topic, "partitions", count, str(wanted)))
-                    )
+        partitions = self._partitions()
+        del partitions[self._config.windows_topic]
+        async with Admin(self._config) as admin:
+            await self._check_shapes(admin, partitions)
             topic = self._config.events_topic
             for change in _differing(topic, (await admin.configs([topic]))[topic], _KEPT):
                 raise RefusedError(self._refusal(change))
@@ -138,17 +118,17 @@ class KafkaTopics:
 
         Raises:  LogUnavailableError: nobody answers within 10 s.
         """
-        partitions = {self._config.events_topic: self._config.partitions}
-        partitions[self._config.dead_letters_topic] = 1
-        async with _Admin(self._config) as admin:
+        partitions = self._partitions()
+        async with Admin(self._config) as admin:
             described = await admin.described(list(partitions))
             configs = await admin.configs(list(described))
         found: dict[tuple[str, Pinned], bool] = {}
         for topic, wanted in partitions.items():
             there = described.get(topic)
             found[topic, "partitions"] = there is None or len(there.partitions) != wanted
+            live, kept = configs.get(topic, {}), self._kept(topic)
             for setting in _PINNED:
-                found[topic, setting] = configs.get(topic, {}).get(setting) != _KEPT[setting]
+                found[topic, setting] = setting in kept and live.get(setting) != kept[setting]
         return found
 
     async def foreign(self, partitions: Sequence[int]) -> Mapping[int, int]:
@@ -157,15 +137,55 @@ class KafkaTopics:
         Raises:  LogUnavailableError: nobody answers within 10 s.
         """
         topic = self._config.events_topic
-        async with _Admin(self._config) as admin:
+        async with Admin(self._config) as admin:
             # In this order: what is appended in between makes none look open.
             ends = await admin.offsets(topic, partitions, _LATEST)
             stable = await admin.offsets(topic, partitions, _LATEST, is_stable=True)
         return {n: max(0, end - stable.get(n, end)) for n, end in ends.items()}
 
+    async def check_metering(self) -> str:
+        """The topics of usage facts and of metering's table are fit to run on.
+
+        Without the latter Faust would say one line, run on, and lose what it has counted. The
+        answer is the id of the topic of usage facts: offsets mean something only together with it.
+
+        Raises:  RefusedError, LogUnavailableError: as `check`.
+        """
+        usage, windows = self._config.usage_topic, self._config.windows_topic
+        async with Admin(self._config) as admin:
+            wanted = self._partitions()
+            await self._check_shapes(admin, {topic: wanted[topic] for topic in (usage, windows)})
+            configs = await admin.configs([usage, windows])
+            changes = _differing(usage, configs[usage], _USAGE)
+            for change in (*changes, *_differing(windows, configs[windows], _TABLE)):
+                raise RefusedError(self._refusal(change))
+            return str((await admin.described([usage]))[usage].topic_id)
+
+    async def _check_shapes(self, admin: Admin, wanted: Mapping[str, int]) -> None:
+        described = await admin.described(list(wanted))
+        for topic, partitions in wanted.items():
+            found = described.get(topic)
+            if found is None:
+                raise RefusedError(self._refusal(Change(topic, "topic", None, "a topic")))
+            if len(found.partitions) != partitions:
+                count = str(len(found.partitions))
+                raise RefusedError(
+                    self._refusal(Change(topic, "partitions", count, str(partitions)))
+                )
+
+    def _partitions(self) -> dict[str, int]:
+        """Every topic of ours, and its number of partitions where the log has its own."""
+        config = self._config
+        return {
+            config.events_topic: config.partitions,
+            config.dead_letters_topic: 1,
+            config.usage_topic: config.usage_partitions,
+            config.windows_topic: config.usage_partitions,
+        }
+
     async def plan(self, wanted: TopicsWanted) -> Sequence[Change]:
         """Every difference to what is wanted; none: there is nothing to do."""
-        async with _Admin(self._config) as admin:
+        async with Admin(self._config) as admin:
             return await self._plan(admin, wanted)
 
     async def apply(self, wanted: TopicsWanted) -> Sequence[Change]:
@@ -173,7 +193,7 @@ class KafkaTopics:
 
         Raises:  RefusedError: something differs that only a person may change; nothing was done.
         """
-        async with _Admin(self._config) as admin:
+        async with Admin(self._config) as admin:
             changes = await self._plan(admin, wanted)
             refused = [str(change) for change in changes if change.advice is not None]
             if refused:
@@ -185,8 +205,8 @@ class KafkaTopics:
                     await admin.until_usable(self._new(change.topic, wanted))
             return changes
 
-    async def _plan(self, admin: "_Admin", wanted: TopicsWanted) -> list[Change]:
-        topics = [self._config.events_topic, self._config.dead_letters_topic]
+    async def _plan(self, admin: Admin, wanted: TopicsWanted) -> list[Change]:
+        topics = list(self._partitions())
         described = await admin.described(topics)
         configs = await admin.configs([topic for topic in topics if topic in described])
         changes: list[Change] = []
@@ -201,9 +221,9 @@ class KafkaTopics:
         return changes
 
     def _new(self, topic: str, wanted: TopicsWanted) -> NewTopic:
-        is_log = topic == self._config.events_topic
+        count = self._partitions()[topic]
         settings = {
-            **_KEPT,
+            **self._kept(topic),
             "min.insync.replicas": str(min(2, wanted.replication)),
             "unclean.leader.election.enable": "false",
             "message.timestamp.type": "LogAppendTime",
@@ -211,10 +231,16 @@ class KafkaTopics:
         }
         return NewTopic(
             topic,
-            num_partitions=wanted.partitions if is_log else 1,
+            num_partitions=wanted.partitions if topic == self._config.events_topic else count,
             replication_factor=wanted.replication,
             config=settings,
         )
+
+    def _kept(self, topic: str) -> Mapping[str, str]:
+        """What is kept of the topic, and how."""
+        if topic == self._config.windows_topic:
+            return _TABLE
+        return _USAGE if topic == self._config.usage_topic else _KEPT
 
     def _refusal(self, change: Change) -> str:
         return f"{change}: `{APPLY_COMMAND}` shows and mends what it can"
@@ -255,124 +281,3 @@ def _is_enough(name: str, found: str | None) -> bool:
     """Whether a larger message than ours may pass."""
     is_size = name == "max.message.bytes" and found is not None
     return is_size and int(found or "0") >= _MESSAGE_BYTES_MIN
-
-
-class _Admin:
-    """The client's futures, awaited. It lives as long as they do."""
-
-    def __init__(self, config: KafkaConfig) -> None:
-        self._config = config
-
-    async def __aenter__(self) -> "_Admin":
-        try:
-            self._client = AdminClient(self._config.admin(), logger=CLIENT_LOG)
-        except KafkaException as error:
-            raise of_exception(error, "admin client") from error
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._client.poll(0)
-        del self._client
-
-    async def cluster_id(self) -> str:
-        answer = await self._result(self._client.describe_cluster(request_timeout=_ASK_S))
-        return str(answer.cluster_id)
-
-    async def described(self, topics: list[str]) -> dict[str, TopicDescription]:
-        """The topics that exist."""
-        asked = self._client.describe_topics(TopicCollection(topics), request_timeout=_ASK_S)
-        found = {}
-        for topic, future in asked.items():
-            try:
-                found[topic] = await self._result(future)
-            except _MissingTopicError:
-                continue
-        return found
-
-    async def earliest(self, topic: str, partitions: int) -> dict[int, int]:
-        """The offset of the first record of each partition that is still there, or would come."""
-        return await self.offsets(topic, range(partitions), _EARLIEST)
-
-    async def offsets(
-        self, topic: str, partitions: Sequence[int], spec: OffsetSpec, *, is_stable: bool = False
-    ) -> dict[int, int]:
-        """The offsets of this kind; `is_stable`: as who reads committed transactions alone."""
-        places = {TopicPartition(topic, n): spec for n in partitions}
-        level = IsolationLevel.READ_COMMITTED if is_stable else IsolationLevel.READ_UNCOMMITTED
-        deadline_s = asyncio.get_running_loop().time() + _ASK_S
-        while True:
-            asked = self._client.list_offsets(places, request_timeout=_ASK_S, isolation_level=level)
-            try:
-                return {p.partition: (await self._result(f)).offset for p, f in asked.items()}
-            except LogUnavailableError:
-                # A partition that moves has no leader for a moment.
-                if asyncio.get_running_loop().time() > deadline_s:
-                    raise
-                await asyncio.sleep(_ASK_AGAIN_S)
-
-    async def configs(self, topics: list[str]) -> dict[str, dict[str, str]]:
-        if not topics:
-            return {}
-        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        asked = self._client.describe_configs(resources, request_timeout=_ASK_S)
-        return {
-            resource.name: {
-                name: entry.value for name, entry in (await self._result(future)).items()
-            }
-            for resource, future in asked.items()
-        }
-
-    async def create(self, topics: list[NewTopic]) -> None:
-        if topics:
-            asked = self._client.create_topics(
-                topics, request_timeout=_ASK_S, operation_timeout=_ASK_S
-            )
-            for future in asked.values():
-                await self._result(future)
-
-    async def until_usable(self, topic: NewTopic) -> None:
-        """The topic's partitions have leaders: a client that met it earlier would rest first."""
-        deadline_s = asyncio.get_running_loop().time() + _ASK_S
-        while True:
-            found = (await self.described([topic.topic])).get(topic.topic)
-            partitions = [] if found is None else found.partitions
-            if sum(partition.leader is not None for partition in partitions) == (
-                topic.num_partitions
-            ):
-                return
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise LogUnavailableError(f"topic {topic.topic} was made but has no leaders yet")
-            await asyncio.sleep(_ASK_AGAIN_S)
-
-    async def configure(self, changes: list[Change]) -> None:
-        resources = []
-        for topic in sorted({change.topic for change in changes}):
-            entries = [
-                ConfigEntry(change.name, change.wanted, incremental_operation=AlterConfigOpType.SET)
-                for change in changes
-                if change.topic == topic
-            ]
-            resources.append(ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries))
-        if resources:
-            asked = self._client.incremental_alter_configs(resources, request_timeout=_ASK_S)
-            for future in asked.values():
-                await self._result(future)
-
-    async def _result(self, future: "Future[Any]") -> Any:
-        try:
-            return await asyncio.wrap_future(future)
-        except KafkaException as error:
-            cause = error.args[0] if error.args else None
-            if isinstance(cause, KafkaError) and cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _MissingTopicError("no such topic") from error
-            raise self._unreachable(of_exception(error, "topics")) from error
-
-    def _unreachable(self, error: ThreadlogError) -> ThreadlogError:
-        if isinstance(error, TransientError):
-            where = self._config.bootstrap
-            return LogUnavailableError(f"no answer from a broker at {where}: is it up? ({error})")
-        return error
-
-
-class _MissingTopicError(RefusedError):
-    code = "missing_topic"

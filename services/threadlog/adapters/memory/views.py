@@ -148,7 +148,10 @@ class MemoryViews:
         for fact in self._facts.values():
             if fact.tenant_id == tenant and thread in (None, fact.thread_id):
                 groups[tuple(_group_value(fact, name) for name in group)].append(fact)
-        return [UsageRow(values, _sum(facts)) for values, facts in sorted(groups.items())]
+        return [
+            UsageRow(values, _sum(facts), sum(fact.tool_ms or 0 for fact in facts))
+            for values, facts in sorted(groups.items())
+        ]
 
     def _stored(self, tenant: TenantId, thread: ThreadId | None = None) -> Iterator[StoredEvent]:
         """Every judged event of the tenant, or of one thread, in log order."""
@@ -181,6 +184,7 @@ def _group_value(fact: UsageFact, name: UsageGroup) -> str:
         "turn": fact.turn_id,
         "model": f"{fact.provider}/{fact.model}",
         "day": fact.occurred_at[:10],
+        "hour": fact.occurred_at[:13],
     }
     return values[name]
 
@@ -188,7 +192,7 @@ def _group_value(fact: UsageFact, name: UsageGroup) -> str:
 def _sum(facts: Sequence[UsageFact]) -> UsageTotals:
     prices = [fact.cost_micros for fact in facts if fact.cost_micros is not None]
     return UsageTotals(
-        steps=len({(fact.turn_id, fact.step) for fact in facts}),
+        steps=len({(fact.turn_id, fact.step) for fact in facts if fact.tool_ms is None}),
         input=sum(fact.input for fact in facts),
         output=sum(fact.output for fact in facts),
         cache_read=sum(fact.cache_read for fact in facts),

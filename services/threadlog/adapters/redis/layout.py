@@ -32,7 +32,7 @@ from threadlog.ids import EventId, Partition, Position, Seq, TenantId, ThreadId
 from threadlog.ports.log import LogIdentity
 from threadlog.ports.views import ThreadPlace
 
-FORMAT = 1
+FORMAT = 2
 ENTRY = 32
 OUTSIDE = 0xFFFF_FFFF_FFFF_FFFF
 """The cause of an entry that names one which is not known in its thread."""

@@ -6,6 +6,7 @@ the threads of one page which facts and steps were counted.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from threadlog.adapters.redis.layout import keys_of
 from threadlog.adapters.redis.reading import Home, Reading
@@ -22,7 +23,7 @@ from threadlog.ports.usage import (
 _THREADS = 20
 _FACTS = 100
 """What one call takes of a thread; Redis gives small hashes whole (`hash-max-listpack-entries`)."""
-_GROUPS = ("tenant", "thread", "turn", "model", "day")
+_GROUPS = get_args(UsageGroup)
 _Group = tuple[str, ...]
 
 
@@ -37,6 +38,7 @@ class _Sum:
     cache_write: int = 0
     reasoning: int = 0
     cost_micros: int | None = None
+    tool_ms: int = 0
 
     def add(self, fact: UsageFact) -> None:
         self.input += fact.input
@@ -44,6 +46,7 @@ class _Sum:
         self.cache_read += fact.cache_read
         self.cache_write += fact.cache_write
         self.reasoning += fact.reasoning
+        self.tool_ms += fact.tool_ms or 0
         if fact.cost_micros is not None:
             self.cost_micros = (self.cost_micros or 0) + fact.cost_micros
 
@@ -79,7 +82,8 @@ class _Sums:
         self._sums: dict[_Group, _Sum] = {}
 
     def rows(self) -> list[UsageRow]:
-        return [UsageRow(values, found.totals()) for values, found in sorted(self._sums.items())]
+        sums = sorted(self._sums.items())
+        return [UsageRow(values, found.totals(), found.tool_ms) for values, found in sums]
 
     async def take(self, homes: Sequence[Home]) -> None:
         """Facts of threads of one partition, up to its watermark as it is first read.
@@ -112,7 +116,8 @@ class _Sums:
     def _add(self, scan: _Scan, fact: UsageFact) -> None:
         values = tuple(_value(fact, name) for name in self._group)
         self._sums.setdefault(values, _Sum()).add(fact)
-        scan.steps.setdefault(values, set()).add((fact.turn_id, fact.step))
+        if fact.tool_ms is None:
+            scan.steps.setdefault(values, set()).add((fact.turn_id, fact.step))
 
     def _end(self, scan: _Scan) -> None:
         # A turn belongs to one thread, so that no step is counted with another thread's.
@@ -160,3 +165,5 @@ def _value(fact: UsageFact, name: UsageGroup) -> str:
             return f"{fact.provider}/{fact.model}"
         case "day":
             return fact.occurred_at[:10]
+        case "hour":
+            return fact.occurred_at[:13]

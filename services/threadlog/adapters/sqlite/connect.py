@@ -20,7 +20,7 @@ from threadlog.adapters.sqlite.failures import mapped
 from threadlog.adapters.sqlite.mounts import network_file_system
 from threadlog.adapters.sqlite.schema import (
     APPLICATION_ID,
-    OLD_EVENTS,
+    OLD_TABLES,
     SCHEMA,
     UPGRADE,
     USER_VERSION,
@@ -46,7 +46,7 @@ def open_reader(file: Path) -> sqlite3.Connection:
         if version is None:
             raise LogFileError(f"{file} holds no log yet; start the runtime on it once")
         if version < USER_VERSION:
-            connection.execute(OLD_EVENTS)
+            connection.executescript(OLD_TABLES)
         connection.execute("PRAGMA query_only = ON")
     return connection
 

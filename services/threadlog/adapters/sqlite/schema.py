@@ -13,7 +13,8 @@ at 15 events a turn an index over `caused_by` cost more than the inserts themsel
 APPLICATION_ID = 0x54_4C_4F_47
 """`TLOG`, at offset 68 of the file: `file` and we tell our logs from other databases by it."""
 USER_VERSION = 2
-"""The schema below. A reader refuses a file with a higher one; version 1 had no traces."""
+"""The schema below. A reader refuses a file with a higher one; version 1 had no traces and no times
+of calls."""
 
 COLUMNS = (
     "sequence",
@@ -138,7 +139,8 @@ CREATE TABLE usage_facts (
   cache_write INTEGER NOT NULL,
   reasoning INTEGER NOT NULL,
   cost_micros INTEGER,
-  occurred_at TEXT NOT NULL
+  occurred_at TEXT NOT NULL,
+  tool_ms INTEGER
 ) STRICT;
 CREATE INDEX usage_by_tenant ON usage_facts (tenant_id, thread_id);
 
@@ -158,10 +160,14 @@ CREATE TABLE blobs (
 ) STRICT;
 """
 
-UPGRADE = "".join(f"ALTER TABLE events ADD COLUMN {name} TEXT;" for name in TRACE_COLUMNS)
-"""Makes version 2 of a file of version 1."""
-OLD_EVENTS = (
-    f"CREATE TEMP VIEW events AS SELECT {', '.join(COLUMNS[:-2])}, "
-    f"{', '.join(f'NULL AS {name}' for name in TRACE_COLUMNS)} FROM main.events"
+UPGRADE = (
+    "".join(f"ALTER TABLE events ADD COLUMN {name} TEXT;" for name in TRACE_COLUMNS)
+    + "ALTER TABLE usage_facts ADD COLUMN tool_ms INTEGER;"
 )
+"""Makes version 2 of a file of version 1. How long its calls took stays out of the sums."""
+OLD_TABLES = f"""
+CREATE TEMP VIEW events AS SELECT {", ".join(COLUMNS[:-2])},
+  {", ".join(f"NULL AS {name}" for name in TRACE_COLUMNS)} FROM main.events;
+CREATE TEMP VIEW usage_facts AS SELECT *, NULL AS tool_ms FROM main.usage_facts;
+"""
 """Lets a connection that must not change a file of version 1 read it as one of version 2."""

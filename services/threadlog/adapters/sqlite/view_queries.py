@@ -66,10 +66,13 @@ _GROUPS: dict[UsageGroup, str] = {
     "turn": "turn_id",
     "model": "provider || '/' || model",
     "day": "substr(occurred_at, 1, 10)",
+    "hour": "substr(occurred_at, 1, 13)",
 }
 _SUMS = (
-    "count(DISTINCT turn_id || ':' || step), sum(input), sum(output), sum(cache_read),"
-    " sum(cache_write), sum(reasoning), sum(cost_micros)"
+    "count(DISTINCT CASE WHEN tool_ms IS NULL THEN turn_id || ':' || step END), sum(input),"
+    " sum(output), sum(cache_read),"
+    " sum(cache_write), sum(reasoning), sum(cost_micros),"
+    " coalesce(sum(tool_ms), 0)"
 )
 
 
@@ -169,7 +172,9 @@ def usage(
     )
     width = len(keys)
     return [
-        UsageRow(tuple(row[:width]), UsageTotals(*row[width:-1])) for row in rows if row[-1] > 0
+        UsageRow(tuple(row[:width]), UsageTotals(*row[width:-2]), row[-2])
+        for row in rows
+        if row[-1] > 0
     ]
 
 

@@ -64,9 +64,9 @@ _SNAPSHOT_UPDATE = (
 _FACTS = (
     "INSERT OR REPLACE INTO usage_facts (position, event_id, tenant_id, thread_id, turn_id, step,"
     " attempt, provider, model, input, output, cache_read, cache_write, reasoning, cost_micros,"
-    " occurred_at)"
+    " occurred_at, tool_ms)"
 )
-_FACT_VALUES = f"({', '.join('?' * 16)})"
+_FACT_VALUES = f"({', '.join('?' * 17)})"
 _LETTERS = "INSERT OR REPLACE INTO dead_letters (position, reason)"
 
 
@@ -154,4 +154,5 @@ def _fact(row: UsageFact) -> Row:
         row.reasoning,
         row.cost_micros,
         row.occurred_at,
+        row.tool_ms,
     )

@@ -1,0 +1,1 @@
+"""Metering: usage of each tenant by minute, hour and day, counted from usage facts."""
