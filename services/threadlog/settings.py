@@ -25,7 +25,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from threadlog.errors import UsageError
 from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
-from threadlog.settings_parts import ToldSettings, both_set, content_of, gateway_base
+from threadlog.settings_parts import (
+    SettingError,
+    ToldSettings,
+    both_set,
+    content_of,
+    gateway_base,
+)
 
 _PREFIX = "THREADLOG_"
 _KAFKA = f"{_PREFIX}KAFKA__"
@@ -354,13 +360,13 @@ def load_settings() -> Settings:
         if name.startswith(_PREFIX) and name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are: {', '.join(known)}"
-            raise UsageError(f"unknown setting {name}{hint}")
+            raise SettingError(name, f"unknown setting {name}{hint}")
     try:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = _PREFIX + "__".join(p for p in first["loc"] if isinstance(p, str)).upper()
-        raise UsageError(f"{name}: {first['msg']}") from error
+        raise SettingError(name, f"{name}: {first['msg']}") from error
 
 
 def _file_url(url: str) -> Path:

@@ -20,6 +20,16 @@ _TOKEN = re.compile(r"[\x21-\x7e]{1,512}")
 _EXAMPLE = "for example https://threadlog.example.com or http://127.0.0.1:8080"
 
 
+class SettingError(UsageError):
+    """One variable is unknown, or its value does not fit."""
+
+    code = "setting"
+
+    def __init__(self, variable: str, message: str) -> None:
+        super().__init__(message)
+        self.variable = variable
+
+
 class RemoteSettings(BaseModel):
     """The gateway that commands talk to, and the key that opens it. `url` None: there is none."""
 
