@@ -8,13 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.command_line import ROOT, CommandLine, wait_for
 from tests.helpers.doctor import finds, levels, plain
-from tests.helpers.foreign_server import fixed, foreign_server
+from tests.helpers.foreign_server import Received, fixed, foreign_server, speaking_server
 from tests.helpers.servers import need, reserved_port
 from threadlog.adapters.sandbox.tools import SandboxTools
 from threadlog.api.keys import DEFAULT_SCOPES
@@ -27,6 +28,7 @@ from threadlog.clock import SystemClock
 from threadlog.errors import RefusedError
 from threadlog.ids import LOCAL_TENANT
 from threadlog.ports.tools import Finding
+from threadlog.version import VERSION
 
 CANARY = "canary-1c9e"
 # Runs where it may mount: each file system is as small, or as read-only, as a test wants it.
@@ -112,12 +114,15 @@ def test_F106_a_disk_that_is_full_or_read_only(short_dir: Path) -> None:
         name: Told("blobs" if name == "blobs" else "disk", Finding(*said))
         for name, said in found.items()
     }
-    where = names(short_dir)
-    finds([told["full"]], "disk-full", where)
-    finds([told["low"]], "disk-low", where)
-    finds([told["inodes"]], "disk-inodes", where)
-    finds([told["readonly"]], "disk-read-only", where)
-    finds([told["blobs"]], "blobs-unwritable", where)
+
+    def shown(name: str) -> Mapping[str, str]:
+        return {str(short_dir / name): "/srv/threadlog"}
+
+    finds([told["full"]], "disk-full", shown("full"))
+    finds([told["low"]], "disk-low", shown("low"))
+    finds([told["inodes"]], "disk-inodes", shown("inodes"))
+    finds([told["readonly"]], "disk-read-only", shown("readonly"))
+    finds([told["blobs"]], "blobs-unwritable", shown("readonly"))
 
 
 async def test_F106_a_log_that_is_damaged_newer_or_no_log(home: Path) -> None:
@@ -225,7 +230,7 @@ async def test_F106_models_without_a_key_or_with_a_bad_one(
     async with foreign_server(fixed(401, refused.encode())) as server:
         for variable in ("OPENAI", "ANTHROPIC"):
             monkeypatch.setenv(f"{variable}_API_KEY", CANARY)
-            monkeypatch.setenv(f"{variable}_BASE_URL", f"{server.url}/v1")
+            monkeypatch.setenv(f"{variable}_BASE_URL", server.url)
         assert "live" not in str(await found_here()), "it was not asked for"
         assert server.received == []
         told = await found_here(is_live=True)
@@ -250,6 +255,52 @@ async def test_F106_keys_that_cannot_be_read_or_are_over(home: Path) -> None:
     settings.keys_file().chmod(0o600)
     settings.keys_file().write_text("{")
     finds(await found_here(), "keys-damaged", names(home))
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """Answers as a gateway would that is older, or whose views stand still."""
+
+    version: str = VERSION
+    behind_ms: int = 0
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        fresh = {"as_of_seq": None, "behind_ms": self.behind_ms}
+        body: dict[str, object] = {**fresh, "threads": [], "next": None, "scanned": 0}
+        if request.target == "/v1/info":
+            lists: dict[str, object] = {
+                "capabilities": [],
+                "scopes": [],
+                "limits": {},
+                "models": {},
+            }
+            body = {"version": self.version, "event_schema": "1", "tenant_id": "local", **lists}
+        await fixed(200, json.dumps(body).encode(), {"content-type": "application/json"})(writer)
+
+
+async def test_F106_a_gateway_that_is_away_or_odd(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a real one says of a good key and a bad one stands with `--url`."""
+    with reserved_port() as port:
+        monkeypatch.setenv("THREADLOG_URL", f"http://127.0.0.1:{port}")
+        finds(await found_here(), "gateway-no-key", names(home))
+        monkeypatch.setenv("THREADLOG_KEY", CANARY)
+        told = await found_here()
+        finds(told, "gateway-away", names(home))
+        assert {each.group for each in told} == {"config", "gateway"}
+    monkeypatch.setenv("THREADLOG_URL", "http://threadlog.invalid")
+    finds(await found_here(), "gateway-open", names(home))
+    for odd, name in (
+        (Odd(version="0.0.1"), "gateway-version"),
+        (Odd(behind_ms=75_000), "gateway-behind"),
+    ):
+        async with speaking_server(odd) as server:
+            monkeypatch.setenv("THREADLOG_URL", server.url.removesuffix("/v1"))
+            finds(await found_here(), name, {**names(home), VERSION: "0.1.0"})
+    async with foreign_server(fixed(404, b"not here")) as server:
+        monkeypatch.setenv("THREADLOG_URL", server.url.removesuffix("/v1"))
+        finds(await found_here(), "gateway-none", names(home))
 
 
 async def test_F106_no_secret_is_printed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

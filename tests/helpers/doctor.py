@@ -20,7 +20,7 @@ TABLE = Path(__file__).resolve().parents[2] / "docs/doctor.toml"
 # What differs from one machine and one run to the next.
 _GENERAL = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b"), "ID"),
-    (re.compile(r"(?<=cluster id )\S+|(?<=topic id )'\S+'"), "ID"),
+    (re.compile(r"(?<=topic id )'\S+'"), "'ID'"),
     (re.compile(r"\b\d+ more files"), "N more files"),
     (re.compile(r"\b\d+ MiB"), "N MiB"),
     (re.compile(r"\b\d+ %"), "N %"),
@@ -28,7 +28,8 @@ _GENERAL = (
     (re.compile(r"process \d+"), "process N"),
     (re.compile(r"\(kill \d+\)"), "(kill N)"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
-    (re.compile(r"\b\d{2,}\.\d+\.\d+\b|\b\d+\.\d+\.\d{2}\b"), "X.Y.Z"),
+    (re.compile(r"\('127\.0\.0\.1', \d+\)"), "('127.0.0.1', PORT)"),
+    (re.compile(r"(?<=is version )[\d.]+"), "5.0.0"),
     (re.compile(r"'1\+[0-9a-f]{16}'"), "'FOLD'"),
 )
 

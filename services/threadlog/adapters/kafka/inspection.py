@@ -166,7 +166,7 @@ class Inspection:
         first = next((e for e in self._met if e.code() != KafkaError._ALL_BROKERS_DOWN), None)
         cause = (final or [first or self._met[0]])[0]
         # How long an attempt took, and in which of the client's states, tells a person nothing.
-        text = cause.str().partition(" (after")[0]
+        text = cause.str().partition(" (after")[0].rpartition("/bootstrap: ")[2]
         if final:
             error: ThreadlogError = mapped(cause, "broker")
         else:

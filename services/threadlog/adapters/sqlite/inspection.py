@@ -1,4 +1,4 @@
-"""One look at an embedded file, for `doctor`. It leaves nothing beside the file that was not there."""
+"""One look at an embedded file, for `doctor`; it leaves nothing that was not there."""
 
 import contextlib
 import sqlite3

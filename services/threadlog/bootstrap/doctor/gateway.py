@@ -38,7 +38,7 @@ async def gateway(settings: Settings) -> Sequence[Finding]:
         found.append(Finding("ok", "reach", f"{base}, tenant {info.tenant_id}"))
         return [*found, _version(info.version), await _freshness(connection)]
     except ThreadlogError as error:
-        return [*found, _refused(base, error)]
+        return [*found, _refused(error)]
     finally:
         await connection.close()
 
@@ -48,19 +48,19 @@ def _open_to_all(base: str) -> Finding:
     return Finding("warn", "encryption", evidence, "use https://")
 
 
-def _refused(base: str, error: ThreadlogError) -> Finding:
+def _refused(error: ThreadlogError) -> Finding:
     match error:
         case UnauthenticatedError():
-            return Finding("fail", "key", f"{base} does not take the key: {error}", _KEY)
+            return Finding("fail", "key", str(error), _KEY)
         case ScopeMissingError():
             fix = "ask its operator for a key with that scope"
-            return Finding("warn", "key", f"{base}: {error}", fix)
+            return Finding("warn", "key", str(error), fix)
         case TransientError():
             fix = "see that it runs (threadlog serve gateway), and correct THREADLOG_URL or --url"
             return Finding("fail", "reach", str(error), fix)
         case _:
             fix = "correct THREADLOG_URL or --url: this is perhaps no gateway of Threadlog"
-            return Finding("fail", "reach", f"{base}: {error}", fix)
+            return Finding("fail", "reach", str(error), fix)
 
 
 def _version(theirs: str) -> Finding:
@@ -78,9 +78,9 @@ async def _freshness(connection: Connection) -> Finding:
         return Finding("fail", "freshness", str(error), fix)
     except RejectedError as error:
         return Finding("warn", "freshness", f"not known: {error}", "use a key that may read")
-    evidence = f"its views are {page.behind_ms} ms behind the log"
+    evidence = f"its views are {page.behind_ms / 1_000:.1f} s behind the log"
     if page.behind_ms < DOCTOR_LAG_WARN_MS:
         return Finding("ok", "freshness", evidence)
     fix = "its operator sees to the projection: threadlog doctor there says more"
-    level = page.behind_ms >= DOCTOR_LAG_FAIL_MS
-    return Finding("fail" if level else "warn", "freshness", evidence, fix)
+    is_long = page.behind_ms >= DOCTOR_LAG_FAIL_MS
+    return Finding("fail" if is_long else "warn", "freshness", evidence, fix)

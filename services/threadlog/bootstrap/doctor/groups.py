@@ -77,7 +77,7 @@ def _after(service: str, first: Looked, second: Looked) -> list[Finding]:
     both = set(first.group.members) & set(second.group.members)
     dead = sorted(both - set(first.alive.members) - set(second.alive.members))
     if dead:
-        evidence = f"{_some(dead)} has partitions, but is not among the living ({service}.alive)"
+        evidence = f"{_some(dead)} has partitions, but is not among the living"
         fix = "restart it: others take it for dead, and settle what it has claimed"
         found.append(Finding("fail", service, evidence, fix))
     if second.waiting and second.committed == first.committed and first.waiting:
