@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -20,13 +20,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from deploy.servers import kafka_is_missing
+from deploy.servers import kafka_is_missing, redis_is_missing
 from tests.helpers.doctor import Site, finds, levels
 from tests.helpers.kafka import Listener, make_config, make_topics
-from tests.helpers.servers import Broker, need, reserved_port
+from tests.helpers.servers import Broker, RedisServer, need, reserved_port
 from threadlog import ids
 from threadlog.adapters.kafka.config import KafkaConfig
+from threadlog.adapters.kafka.failures import of_exception
 from threadlog.adapters.kafka.group import KafkaGroup
+from threadlog.adapters.kafka.inspection import advice
 from threadlog.adapters.kafka.members import KafkaMembers
 from threadlog.adapters.kafka.topics import KafkaTopics, TopicsWanted
 from threadlog.adapters.redis.layout import keys_of
@@ -205,6 +207,50 @@ async def test_F106_a_redis_that_drops_keys_or_is_full(site: Site, tunable: "red
         finds(await site.diagnosed(), "redis-full", site.names)
     finally:
         tunable.delete(site.prefix)
+
+
+async def test_F106_a_redis_that_lets_nobody_in_or_takes_no_writes(site: Site) -> None:
+    need("redis", redis_is_missing())
+    with RedisServer({"requirepass": "right-word"}) as server:
+        inside = server.url.replace("://", "://:right-word@")
+        wrong = Site(site.home, site.bootstrap, server.url.replace("://", "://:bad-word@"), "x")
+        told = await wrong.diagnosed()
+        finds(told, "redis-password", {server.url.rpartition("/")[0]: "redis://redis:6379"})
+        assert "-word" not in str(told)
+        with redis.Redis.from_url(inside) as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        replica = Site(site.home, site.bootstrap, inside, site.prefix)
+        finds(await replica.diagnosed(), "redis-replica", site.names)
+
+
+async def test_F106_a_broker_that_speaks_no_tls(site: Site) -> None:
+    told = await site.diagnosed(settings=site.settings(security_protocol="SSL"))
+    [broker] = [each.finding for each in told if each.finding.check == "broker"]
+    said = broker.evidence.partition(f"{site.bootstrap}: ")[2]
+    assert "SSL" in said
+    finds(told, "broker-tls", {**site.names, said: "WHAT THE CLIENT SAYS OF SSL"})
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "ACLs"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "ACLs"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "SASL_"),
+        (KafkaError._AUTHENTICATION, "SASL_"),
+        (KafkaError.UNSUPPORTED_VERSION, "upgrade the broker"),
+        (KafkaError._TRANSPORT, None),
+    ],
+)
+def test_what_the_client_says_by_a_code_has_its_own_fix(code: int, words: str | None) -> None:
+    """Some of these need a broker with passwords, or an old one: the code alone decides."""
+    cause = KafkaException(KafkaError(code))
+    said = advice(of_exception(cause, "topics"))
+    assert said is None, "an error without its cause says nothing"
+    failure = of_exception(cause, "topics")
+    failure.__cause__ = cause
+    said = advice(failure)
+    assert (said is None) if words is None else (said is not None and words in said)
 
 
 async def test_F106_a_redis_that_is_too_old(site: Site, redis_url: str) -> None:

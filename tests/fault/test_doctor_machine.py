@@ -24,6 +24,8 @@ from threadlog.bootstrap.doctor.checks import diagnose
 from threadlog.bootstrap.doctor.environment import salvage_settings
 from threadlog.bootstrap.doctor.report import Check, Told, examine
 from threadlog.bootstrap.keys import open_keys
+from threadlog.cli.doctor import waiting
+from threadlog.cli.terminal import Screen
 from threadlog.clock import SystemClock
 from threadlog.errors import RefusedError
 from threadlog.ids import LOCAL_TENANT
@@ -358,6 +360,21 @@ async def test_F106_one_check_that_hangs_or_breaks_hides_no_other(
     assert found == [("first", "fail"), ("second", "fail"), ("third", "ok"), ("fourth", "fail")]
     assert "ZeroDivisionError" in told[1].finding.evidence
     assert slow == ["log: first", "log: fourth"]
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "said"), [(True, "waiting for log: broker\n"), (False, "")]
+)
+def test_F106_a_person_is_told_what_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_terminal: bool,
+    said: str,
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(screen, "follows", lambda: is_terminal)
+    waiting(screen, "log: broker")
+    assert capsys.readouterr().err == said
 
 
 def test_F106_it_leaves_nothing_behind(short_dir: Path) -> None:

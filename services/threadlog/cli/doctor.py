@@ -27,7 +27,7 @@ async def doctor(screen: Screen, *, url: str | None, is_live: bool, is_json: boo
         wrong,
         SystemClock(),
         is_live=is_live,
-        on_slow=lambda name: _waiting(screen, name),
+        on_slow=lambda name: waiting(screen, name),
     )
     document = DoctorDocument.of((*told, Told("terminal", _terminal(screen))))
     if is_json:
@@ -37,7 +37,8 @@ async def doctor(screen: Screen, *, url: str | None, is_live: bool, is_json: boo
     return ExitCode.FAILED if document.worst == "fail" else ExitCode.OK
 
 
-def _waiting(screen: Screen, name: str) -> None:
+def waiting(screen: Screen, name: str) -> None:
+    """A person at a terminal is told what takes so long."""
     if screen.follows():
         screen.note(f"waiting for {name}")
 

@@ -7,7 +7,7 @@ import orjson
 from threadlog.adapters.blobs.files import FileBlobs
 from threadlog.bootstrap.doctor.facts import Facts
 from threadlog.bootstrap.doctor.report import off_loop
-from threadlog.errors import RefusedError, UsageError
+from threadlog.errors import NotFoundError, RefusedError
 from threadlog.events.content import BlobRef
 from threadlog.ids import TenantId
 from threadlog.limits import DOCTOR_BLOB_RECORDS
@@ -18,14 +18,11 @@ _MEMBERS = set(BlobRef.model_fields)
 
 async def writable(facts: Facts) -> Sequence[Finding]:
     """Whether something can be stored there. What is written to try it has no name, and goes."""
-    folder = facts.settings.blobs_folder()
-    if folder is None:
-        raise UsageError("a cluster needs a blob store: set THREADLOG_BLOBS__URL")
-    if not folder.exists():
-        fix = "mount the shared folder there; on one machine alone the first service makes it"
-        return [Finding("warn", "folder", f"{folder} does not exist", fix)]
     try:
-        await FileBlobs(folder).check()
+        folder = await facts.folder(is_owner=True)
+    except NotFoundError as error:
+        fix = "mount the shared folder there; on one machine alone the first service makes it"
+        return [Finding("warn", "folder", str(error), fix)]
     except RefusedError as error:
         fix = "chown it to the user that services run as, or correct THREADLOG_BLOBS__URL"
         return [Finding("fail", "folder", str(error).partition(";")[0], fix)]
@@ -34,9 +31,7 @@ async def writable(facts: Facts) -> Sequence[Finding]:
 
 async def same_folder(facts: Facts) -> Sequence[Finding]:
     """Whether what the newest records name is there."""
-    folder = facts.settings.blobs_folder()
-    if folder is None:
-        return []
+    folder = await facts.folder()
     inspection = (await facts.broker()).inspection
     bounds = await facts.bounds()
     records = await off_loop(

@@ -1,6 +1,5 @@
 """Which checks there are for these settings, in their order, and running them."""
 
-import asyncio
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -8,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from threadlog.bootstrap.doctor import gateway, machine, models
-from threadlog.bootstrap.doctor.report import Check, Told, examine
+from threadlog.bootstrap.doctor import machine, models
+from threadlog.bootstrap.doctor.report import Check, Told, examine, off_loop
 from threadlog.bootstrap.embedded import make_tools
 from threadlog.bootstrap.keys import open_keys
 from threadlog.clock import Clock
@@ -35,7 +34,10 @@ async def diagnose(
     """
     checks = [Check("config", "settings", lambda: _config(settings, wrong))]
     if settings.url is not None:
-        checks.append(Check("gateway", "reach", lambda: gateway.gateway(settings)))
+        # What a cluster or a gateway needs is loaded only where there is one.
+        from threadlog.bootstrap.doctor.gateway import gateway
+
+        checks.append(Check("gateway", "reach", lambda: gateway(settings)))
         return await examine(checks, secrets(settings), on_slow)
     tail = [
         Check("sandbox", "sandbox", lambda: _sandbox(settings)),
@@ -46,7 +48,6 @@ async def diagnose(
     if not settings.is_cluster:
         checks += [*_disks(settings), *_embedded(settings), *tail]
         return await examine(checks, secrets(settings), on_slow)
-    # The clients of a cluster are loaded only where there is one.
     from threadlog.bootstrap.doctor.cluster import cluster_checks
 
     async with cluster_checks(settings, clock) as (log, skew):
@@ -150,7 +151,7 @@ async def _sandbox(settings: Settings) -> Sequence[Finding]:
 async def _keys(settings: Settings, clock: Clock) -> Sequence[Finding]:
     path = settings.keys_file()
     try:
-        records = await asyncio.to_thread(open_keys(settings, clock).records)
+        records = await off_loop(open_keys(settings, clock).records)
     except ThreadlogError as error:
         fix = "let the gateway's user own it, with mode 600, or restore it: until then no key opens"
         return [Finding("fail", "keys file", str(error), fix)]

@@ -8,6 +8,7 @@ from threadlog.bootstrap.doctor import blobs, groups, kafka, redis
 from threadlog.bootstrap.doctor.facts import Facts
 from threadlog.bootstrap.doctor.report import Check
 from threadlog.clock import Clock
+from threadlog.errors import RefusedError
 from threadlog.settings import Settings
 
 
@@ -38,10 +39,13 @@ async def cluster_checks(
 
 
 def _of_broker(error: BaseException) -> str:
-    return advice(error) or "start the broker, or correct THREADLOG_KAFKA__BOOTSTRAP"
+    return advice(error) or (
+        "start the broker, or correct THREADLOG_KAFKA__BOOTSTRAP, and "
+        "THREADLOG_KAFKA__SECURITY_PROTOCOL where TLS or SASL is spoken"
+    )
 
 
 def _of_redis(error: BaseException) -> str:
-    if "does not let us in" in str(error):
+    if isinstance(error, RefusedError):
         return "correct user and password in THREADLOG_REDIS__URL, or its file"
     return "start Redis, or correct THREADLOG_REDIS__URL"

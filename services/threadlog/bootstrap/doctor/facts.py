@@ -1,7 +1,9 @@
 """What several checks of a cluster need: each is asked for once, and told of by one check."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from threadlog.adapters.blobs.files import FileBlobs
 from threadlog.adapters.kafka.inspection import BrokerSeen, Inspection
 from threadlog.adapters.kafka.topics import KafkaTopics
 from threadlog.adapters.redis.connect import RedisClient
@@ -9,7 +11,7 @@ from threadlog.adapters.redis.inspection import RedisSeen, seen
 from threadlog.bootstrap.doctor.report import Once, off_loop
 from threadlog.bootstrap.kafka import kafka_config
 from threadlog.clock import Clock
-from threadlog.errors import UsageError
+from threadlog.errors import NotFoundError, UsageError
 from threadlog.ids import draw
 from threadlog.ports.log import LogIdentity
 from threadlog.settings import Settings
@@ -42,6 +44,7 @@ class Facts:
         self.broker = Once(self._broker, "the broker was not reached")
         self.bounds = Once(self._bounds, "the events topic could not be read")
         self.redis = Once(self._redis, "Redis was not reached")
+        self.folder = Once(self._folder, "the blobs folder cannot be used")
         self._inspection: Inspection | None = None
         self.client: RedisClient | None = None
 
@@ -63,6 +66,20 @@ class Facts:
         identity = await reached.topics.identity()
         first, ends = await off_loop(lambda: reached.inspection.bounds(identity.partitions))
         return Bounds(identity, first, ends)
+
+    async def _folder(self) -> Path:
+        folder = self.settings.blobs_folder()
+        if folder is None:
+            raise UsageError("a cluster needs a blob store: set THREADLOG_BLOBS__URL")
+
+        def probe() -> None:
+            if not folder.exists():
+                raise NotFoundError(f"{folder} does not exist")
+            FileBlobs(folder).probe()
+
+        # A network file system may hang: no thread that the program would wait for goes there.
+        await off_loop(probe)
+        return folder
 
     async def _redis(self) -> tuple[RedisClient, RedisSeen]:
         url = self.settings.redis.address()
