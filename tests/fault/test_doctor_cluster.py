@@ -169,7 +169,7 @@ async def test_F106_half_of_it_is_away(site: Site, redis_url: str) -> None:
         away = Site(site.home, f"127.0.0.1:{port}", redis_url, site.prefix)
         began_s = loop.time()
         told = await away.diagnosed()
-        assert loop.time() - began_s < 6
+        assert loop.time() - began_s < 4.5, "a request alone may take 5 s"
         finds(told, "broker-away", away.names)
         finds(told, "not-checked-broker", away.names)
         assert levels(told)["redis", "server"] == "ok"
