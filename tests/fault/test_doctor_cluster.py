@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -25,10 +26,10 @@ from tests.helpers.doctor import Site, finds, levels
 from tests.helpers.kafka import Listener, make_config, make_topics
 from tests.helpers.servers import Broker, RedisServer, need, reserved_port
 from threadlog import ids
+from threadlog.adapters.kafka.advice import advice
 from threadlog.adapters.kafka.config import KafkaConfig
 from threadlog.adapters.kafka.failures import of_exception
 from threadlog.adapters.kafka.group import KafkaGroup
-from threadlog.adapters.kafka.inspection import advice
 from threadlog.adapters.kafka.members import KafkaMembers
 from threadlog.adapters.kafka.topics import KafkaTopics, TopicsWanted
 from threadlog.adapters.redis.layout import keys_of
@@ -63,6 +64,12 @@ def configure(site: Site, topic: str, **settings: str) -> None:
     client = AdminClient({"bootstrap.servers": site.bootstrap})
     for future in client.incremental_alter_configs([resource]).values():
         future.result(DEADLINE_S)
+    # The broker tells of a change a moment after it has taken it.
+    asked = ConfigResource(ResourceType.TOPIC, f"{site.prefix}.{topic}")
+    while True:
+        found = client.describe_configs([asked])[asked].result(DEADLINE_S)
+        if all(found[entry.name].value == entry.value for entry in entries):
+            return
 
 
 def append(site: Site, values: list[bytes], *, at_ms: int = 0, partition: int = 0) -> None:
@@ -274,8 +281,12 @@ async def test_F106_a_redis_that_is_too_old(site: Site, redis_url: str) -> None:
 
 
 async def test_F106_views_that_are_behind_or_anothers(site: Site) -> None:
-    await make_topics(config_of(site))
-    configure(site, "events", message_timestamp_type="CreateTime")
+    # From the beginning: the change of a topic takes its time to be in force.
+    client = AdminClient({"bootstrap.servers": site.bootstrap})
+    topic = NewTopic(f"{site.prefix}.events", site.partitions, 1)
+    topic.config = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+    for future in client.create_topics([topic]).values():
+        future.result(DEADLINE_S)
     hour_ago_ms = SystemClock().now_ms() - HOUR_MS
     append(site, [b"{}"] * 3, at_ms=hour_ago_ms)
     finds(await site.diagnosed(), "views-none", site.names)

@@ -18,6 +18,7 @@ from tests.helpers.doctor import finds, levels, plain
 from tests.helpers.foreign_server import Received, fixed, foreign_server, speaking_server
 from tests.helpers.servers import need, reserved_port
 from threadlog.adapters.sandbox.tools import SandboxTools
+from threadlog.adapters.sqlite.schema import USER_VERSION
 from threadlog.api.keys import DEFAULT_SCOPES
 from threadlog.bootstrap.doctor import checks, report
 from threadlog.bootstrap.doctor.checks import diagnose
@@ -157,7 +158,8 @@ async def test_F106_a_log_that_is_damaged_newer_or_no_log(home: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    finds(await found_here(), "log-newer", names(home))
+    knows = {f"this one knows {USER_VERSION}": "this one knows 1"}
+    finds(await found_here(), "log-newer", {**names(home), **knows})
     path.write_bytes(b"not a log" * 1_000)
     finds(await found_here(), "log-foreign", names(home))
 

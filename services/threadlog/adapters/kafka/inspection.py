@@ -4,36 +4,27 @@ Every call blocks, for at most `ASK_S`: it is for a thread of its own. A broker 
 after `AWAY_S`, with what the client met, and not when the time of a request has run out.
 """
 
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
+from threadlog.adapters.kafka.advice import NEVER_PASSES
 from threadlog.adapters.kafka.client_log import CLIENT_LOG
 from threadlog.adapters.kafka.config import KafkaConfig
 from threadlog.adapters.kafka.failures import mapped, of_exception
 from threadlog.clock import Clock
 from threadlog.errors import LogUnavailableError, ThreadlogError, TransientError
 
+T = TypeVar("T")
 ASK_S = 5.0
 AWAY_S = 2.0
 _LOOK_S = 0.05
-_NEVER_PASSES = {
-    KafkaError._AUTHENTICATION,
-    KafkaError._SSL,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM,
-}
-_FORBIDDEN = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-}
-_OLD = {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +52,8 @@ class Inspection:
         self._config = config
         self._clock = clock
         self._met: list[KafkaError] = []
+        self._pause = threading.Event()
+        """Never set: a wait that is no sleep of the process."""
         try:
             settings: Any = {**config.admin(), "error_cb": self._met.append}
             self._admin = AdminClient(settings, logger=CLIENT_LOG)
@@ -108,18 +101,10 @@ class Inspection:
 
     def committed(self, group: str, partitions: int) -> dict[int, int]:
         """What an existing group has committed, where it has."""
-        deadline_ms = self._clock.mono_ms() + round(ASK_S * 1_000)
-        places: list[TopicPartition] = []
+        doing = f"commits of group {group}"
         with _Asker(self._config, group) as asker:
-            while not places:
-                try:
-                    places = asker.committed(self._places(partitions), timeout=ASK_S)
-                except KafkaException as error:
-                    cause = of_exception(error, f"commits of group {group}")
-                    # A coordinator that has just moved says so for a moment.
-                    is_over = self._clock.mono_ms() >= deadline_ms
-                    if is_over or not isinstance(cause, TransientError):
-                        raise cause from error
+            asked = self._places(partitions)
+            places = self._patiently(lambda: asker.committed(asked, timeout=ASK_S), doing)
         for place in places:
             if place.error is not None:
                 raise mapped(place.error, f"commits of group {group}")
@@ -149,7 +134,7 @@ class Inspection:
         deadline_ms = self._clock.mono_ms() + round(AWAY_S * 1_000)
         while not wait([future], _LOOK_S).done:
             self._admin.poll(0)
-            is_final = any(error.code() in _NEVER_PASSES for error in self._met)
+            is_final = any(error.code() in NEVER_PASSES for error in self._met)
             if self._met and (is_final or self._clock.mono_ms() >= deadline_ms):
                 raise self._away()
         self._admin.poll(0)
@@ -161,7 +146,7 @@ class Inspection:
             raise of_exception(error, "broker") from error
 
     def _away(self) -> ThreadlogError:
-        final = [error for error in self._met if error.code() in _NEVER_PASSES]
+        final = [error for error in self._met if error.code() in NEVER_PASSES]
         # That all are down is not why.
         first = next((e for e in self._met if e.code() != KafkaError._ALL_BROKERS_DOWN), None)
         cause = (final or [first or self._met[0]])[0]
@@ -176,11 +161,25 @@ class Inspection:
 
     def _offsets(self, partitions: int, spec: OffsetSpec) -> dict[int, int]:
         places = {place: spec for place in self._places(partitions)}
-        asked = self._admin.list_offsets(places, request_timeout=ASK_S)
-        return {
-            place.partition: self._result(future, "ends of the partitions").offset
-            for place, future in asked.items()
-        }
+
+        def ask() -> dict[int, int]:
+            asked = self._admin.list_offsets(places, request_timeout=ASK_S)
+            return {place.partition: future.result().offset for place, future in asked.items()}
+
+        return self._patiently(ask, "ends of the partitions")
+
+    def _patiently(self, ask: Callable[[], T], doing: str) -> T:
+        """The answer; a leader or coordinator that is being chosen is waited for, for a moment."""
+        deadline_ms = self._clock.mono_ms() + round(ASK_S * 1_000)
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                cause = of_exception(error, doing)
+                is_over = self._clock.mono_ms() >= deadline_ms
+                if is_over or not isinstance(cause, TransientError):
+                    raise cause from error
+            self._pause.wait(_LOOK_S)
 
     def _places(self, partitions: int) -> list[TopicPartition]:
         return [TopicPartition(self._config.events_topic, n) for n in range(partitions)]
@@ -223,24 +222,3 @@ class _Asker:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
-
-
-def advice(error: BaseException) -> str | None:
-    """What to do about an error of the client that stands behind `error`; None: nothing special."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
-    code = cause.code() if isinstance(cause, KafkaError) else None
-    if code in _FORBIDDEN:
-        return (
-            "let this user DESCRIBE, READ and WRITE the topics that begin with the prefix, and "
-            "DESCRIBE and READ its groups, by ACLs of the broker"
-        )
-    if code in _NEVER_PASSES:
-        return (
-            "correct THREADLOG_KAFKA__SECURITY_PROTOCOL, the SASL_ settings beside it, and "
-            "THREADLOG_KAFKA__SSL_CA"
-        )
-    if code in _OLD:
-        return "upgrade the broker: Apache Kafka 2.8 is the oldest whose topics have ids"
-    return None

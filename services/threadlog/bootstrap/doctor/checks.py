@@ -5,16 +5,16 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from threadlog.bootstrap.doctor import machine, models
+from threadlog.bootstrap.doctor.hidden import hidden
 from threadlog.bootstrap.doctor.report import Check, Told, examine, off_loop
 from threadlog.bootstrap.embedded import make_tools
 from threadlog.bootstrap.keys import open_keys
 from threadlog.clock import Clock
 from threadlog.errors import ThreadlogError
 from threadlog.ports.tools import Finding
-from threadlog.settings import AnthropicSettings, OpenAISettings, Settings, ToolRunnerSettings
+from threadlog.settings import Settings, ToolRunnerSettings
 from threadlog.thread.state import FOLD_VERSION
 from threadlog.version import VERSION
 
@@ -38,7 +38,7 @@ async def diagnose(
         from threadlog.bootstrap.doctor.gateway import gateway
 
         checks.append(Check("gateway", "reach", lambda: gateway(settings)))
-        return await examine(checks, secrets(settings), on_slow)
+        return await examine(checks, hidden(settings), on_slow)
     tail = [
         Check("sandbox", "sandbox", lambda: _sandbox(settings)),
         Check("models", "models", lambda: models.models(settings)),
@@ -47,39 +47,12 @@ async def diagnose(
     ]
     if not settings.is_cluster:
         checks += [*_disks(settings), *_embedded(settings), *tail]
-        return await examine(checks, secrets(settings), on_slow)
+        return await examine(checks, hidden(settings), on_slow)
     from threadlog.bootstrap.doctor.cluster import cluster_checks
 
     async with cluster_checks(settings, clock) as (log, skew):
         checks += [*_disks(settings), *log, *tail, *skew]
-        return await examine(checks, secrets(settings), on_slow)
-
-
-def secrets(settings: Settings) -> set[str]:
-    """What no finding may say, wherever it would come from."""
-    found: set[str] = set()
-    texts: list[Callable[[], str | None]] = [
-        settings.kafka.password,
-        settings.redis.address,
-        settings.gateway_key,
-        lambda: OpenAISettings().api_key,
-        lambda: AnthropicSettings().api_key,
-    ]
-    for read in texts:
-        try:
-            text = read()
-        except ThreadlogError:
-            continue
-        if text:
-            found.add(text)
-    for address in (settings.redis.url, *found, OpenAISettings().base_url):
-        try:
-            password = urlsplit(address or "").password
-        except ValueError:
-            continue
-        if password:
-            found |= {password, unquote(password)}
-    return found
+        return await examine(checks, hidden(settings), on_slow)
 
 
 async def _config(settings: Settings, wrong: Sequence[str]) -> Sequence[Finding]:

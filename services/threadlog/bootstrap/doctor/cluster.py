@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from threadlog.adapters.kafka.inspection import advice
+from threadlog.adapters.kafka.advice import advice
 from threadlog.bootstrap.doctor import blobs, groups, kafka, redis
 from threadlog.bootstrap.doctor.facts import Facts
 from threadlog.bootstrap.doctor.report import Check

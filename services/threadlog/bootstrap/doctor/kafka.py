@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from threadlog.adapters.kafka.inspection import advice
+from threadlog.adapters.kafka.advice import advice
 from threadlog.adapters.kafka.topics import APPLY_COMMAND, Change, TopicsWanted
 from threadlog.bootstrap.doctor.facts import Facts
 from threadlog.bootstrap.doctor.report import UnmetError
