@@ -71,11 +71,12 @@ cluster-down: ## stop what `make cluster` started; the data stay
 schemas: setup-dev ## write schemas/ again from the types
 	@$(PY) -m tests.schema.render --write
 
-docs: setup-dev ## write features, cli, metrics and problems.md in docs/ again, from what they say
+docs: setup-dev ## write features, cli, metrics, problems and doctor.md in docs/ again, from what they say
 	@$(PY) tests/arch/render_features.py --write
 	@$(PY) tests/arch/render_cli_docs.py --write
 	@$(PY) tests/arch/render_metrics.py --write
 	@$(PY) tests/arch/render_problems.py --write
+	@$(PY) tests/arch/render_doctor.py --write
 
 chart: setup-dev tools ## write what is made in helm/threadlog again, and the renders that tests compare
 	@$(PY) -m tests.deploy.render_chart --write

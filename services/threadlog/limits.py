@@ -271,6 +271,33 @@ KEY_USES_SAVE_MS = 60_000
 TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond since the epoch that RFC 3339 can write."""
 
+# Doctor
+DOCTOR_CHECK_MS = 10_000
+"""One check, from its start to its finding; all of them run at once."""
+DOCTOR_SLOW_MS = 2_000
+"""After that a person at a terminal is told what is waited for."""
+DOCTOR_DISK_MIN = 16 * MIB
+DOCTOR_DISK_LOW = 512 * MIB
+"""Free bytes of a file system: below the first nothing can be relied on, below the second warn."""
+DOCTOR_INODES_MIN = 100
+DOCTOR_INODES_LOW = 10_000
+"""The same in files that can still be made."""
+DOCTOR_INTEGRITY_BYTES_MAX = 1_024 * MIB
+"""A log file that is larger is not read through."""
+DOCTOR_REDIS_MEMORY_PERCENT = 90
+"""Of its limit; above it, a warning."""
+DOCTOR_SKEW_MS = 5_000
+"""By how much two clocks may differ: due times and expiries go by them, no order does."""
+DOCTOR_LAG_WARN_MS = 15_000
+DOCTOR_LAG_FAIL_MS = 60_000
+"""How long a record may wait for the views, or for a worker."""
+DOCTOR_PROGRESS_MS = 2_500
+"""Between two looks at what a group has committed; workers commit once a second."""
+DOCTOR_KEPT_MINUTES_MIN = 7 * 24 * 60
+"""For how long a broker must keep the commits of a group without members: a week."""
+DOCTOR_BLOB_RECORDS = 200
+"""Newest records that are searched for blobs."""
+
 # Memory
 LANES_MAX = 2_000
 """Threads held in memory by one service; idle ones leave, least recently used first."""
@@ -306,4 +333,6 @@ assert CLOSE_READ_MS < GATEWAY_GRACE_MS < HEAD_MS < BODY_READ_MS < KEEP_ALIVE_MS
 assert EVENT_BYTES_MAX < CLIENT_FRAME_BYTES_MAX < CLIENT_BODY_BYTES_MAX
 assert CLIENT_RETRY_MS * 2**CLIENT_TRIES_MAX < CLIENT_WAIT_MS < CLIENT_REQUEST_MS
 assert CLIENT_CONNECT_MS < CLIENT_REQUEST_MS
+assert DOCTOR_SLOW_MS < DOCTOR_PROGRESS_MS < DOCTOR_CHECK_MS
+assert DOCTOR_LAG_WARN_MS < DOCTOR_LAG_FAIL_MS
 assert RECEIPT_MS < CLIENT_VERDICT_MS < CLIENT_REQUEST_MS

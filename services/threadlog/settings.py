@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -24,10 +23,13 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from threadlog.errors import UsageError
-from threadlog.limits import PARTITIONS_MAX, WORKER_DRAIN_MS, WORKER_DRAIN_MS_MAX
+from threadlog.limits import PARTITIONS_MAX
 from threadlog.settings_parts import (
     MeteringSettings,
+    Section,
+    SettingError,
     ToldSettings,
+    WorkerSettings,
     both_set,
     content_of,
     gateway_base,
@@ -55,31 +57,25 @@ def _parts(value: object) -> object:
 _Listed = Annotated[tuple[_T, ...], NoDecode, BeforeValidator(_parts)]
 
 
-class _Section(BaseModel):
-    """Base of every section: immutable, and a name that it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LogSettings(_Section):
+class LogSettings(Section):
     """The embedded log. `file` None: `threadlog.db` in the data folder."""
 
     file: Path | None = None
 
 
-class ToolRunnerSettings(_Section):
+class ToolRunnerSettings(Section):
     """The tool-runner. `workspaces` None: `workspaces` in the data folder."""
 
     workspaces: Path | None = None
 
 
-class _ScriptedSettings(_Section):
+class _ScriptedSettings(Section):
     """The scripted model. `script` None: there is none."""
 
     script: Path | None = None
 
 
-class KafkaSettings(_Section):
+class KafkaSettings(Section):
     """The log of a cluster. `bootstrap` None: there is no cluster, the log is embedded.
 
     Shapes:  `prefix` begins the name of every topic and group: `<prefix>.events`,
@@ -145,7 +141,7 @@ class KafkaSettings(_Section):
         return None if self.sasl_password is None else self.sasl_password.get_secret_value()
 
 
-class RedisSettings(_Section):
+class RedisSettings(Section):
     """The Redis of a cluster, by address; `url_file` for an address that holds a password."""
 
     url: _Text | None = Field(default=None, repr=False)
@@ -176,13 +172,13 @@ class RedisSettings(_Section):
         return url
 
 
-class BlobsSettings(_Section):
+class BlobsSettings(Section):
     """The blob store of a cluster: a folder that all its services share."""
 
     url: _Text | None = None
 
 
-class MetricsSettings(_Section):
+class MetricsSettings(Section):
     """Where metrics are served. `port` None: the service's own default; 0: a free one.
 
     `host`: loopback unless told otherwise; in a container 0.0.0.0, so that they can be scraped.
@@ -192,16 +188,7 @@ class MetricsSettings(_Section):
     port: int | None = Field(default=None, ge=0, le=65_535)
 
 
-class WorkerSettings(_Section):
-    """A worker process. `drain_timeout_ms`: how long a stop waits for effects that have started.
-
-    Longer than the default timeout of a call, so that a rolling restart cuts nothing off.
-    """
-
-    drain_timeout_ms: int = Field(default=WORKER_DRAIN_MS, ge=0, le=WORKER_DRAIN_MS_MAX)
-
-
-class GatewaySettings(_Section):
+class GatewaySettings(Section):
     """The gateway, by itself or in `threadlog up`.
 
     Shapes:  `keys_file` None: `keys.json` in the data folder. `port` None: 8080; 0: a free one.
@@ -363,13 +350,13 @@ def load_settings() -> Settings:
         if name.startswith(_PREFIX) and name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are: {', '.join(known)}"
-            raise UsageError(f"unknown setting {name}{hint}")
+            raise SettingError(name, f"unknown setting {name}{hint}")
     try:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = _PREFIX + "__".join(p for p in first["loc"] if isinstance(p, str)).upper()
-        raise UsageError(f"{name}: {first['msg']}") from error
+        raise SettingError(name, f"{name}: {first['msg']}") from error
 
 
 def _file_url(url: str) -> Path:

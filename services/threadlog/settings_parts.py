@@ -14,12 +14,33 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from pydantic_settings import NoDecode
 
 from threadlog.errors import UsageError
-from threadlog.limits import METERED_TENANTS_MAX, METERING_STALL_MS
+from threadlog.limits import (
+    METERED_TENANTS_MAX,
+    METERING_STALL_MS,
+    WORKER_DRAIN_MS,
+    WORKER_DRAIN_MS_MAX,
+)
 
 URL, KEY = "THREADLOG_URL", "THREADLOG_KEY"
 _COLLECTOR = "THREADLOG_TRACES__ENDPOINT"
 _TOKEN = re.compile(r"[\x21-\x7e]{1,512}")
 _EXAMPLE = "for example https://threadlog.example.com or http://127.0.0.1:8080"
+
+
+class Section(BaseModel):
+    """Base of every section: immutable, and a name that it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SettingError(UsageError):
+    """One variable is unknown, or its value does not fit."""
+
+    code = "setting"
+
+    def __init__(self, variable: str, message: str) -> None:
+        super().__init__(message)
+        self.variable = variable
 
 
 class RemoteSettings(BaseModel):
@@ -166,14 +187,21 @@ def _words(value: object) -> object:
     return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
 
 
-class MeteringSettings(BaseModel):
+class WorkerSettings(Section):
+    """A worker process. `drain_timeout_ms`: how long a stop waits for effects that have started.
+
+    Longer than the default timeout of a call, so that a rolling restart cuts nothing off.
+    """
+
+    drain_timeout_ms: int = Field(default=WORKER_DRAIN_MS, ge=0, le=WORKER_DRAIN_MS_MAX)
+
+
+class MeteringSettings(Section):
     """Metering.
 
     Shapes:  `tenants`: shown by name in metrics, the rest as `other`; empty: the first 50 by name.
              `stall_timeout_ms`: how long it may stand still before facts before it ends.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tenants: Annotated[
         tuple[Annotated[str, Field(pattern=r"^\S+$")], ...], NoDecode, BeforeValidator(_words)

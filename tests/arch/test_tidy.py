@@ -27,6 +27,7 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # The environment is read in one place; the tests start programs and may pass theirs on.
 ENVIRONMENT_HOMES = {
     "services/threadlog/settings.py",
+    "services/threadlog/bootstrap/doctor/environment.py",  # sets aside what is wrong
     "services/threadlog/adapters/sandbox/helper_probes.py",  # looks for secrets, from inside
 }
 # One file draws the whole tree, so that a worker's author sees it at once.

@@ -267,7 +267,7 @@ def test_doctor_tells_of_a_wrong_setting_and_goes_on(cli: CommandLine) -> None:
     assert document["worst"] == "fail"
     listed = document["findings"]
     assert isinstance(listed, list)
-    assert (listed[0]["level"], listed[0]["check"]) == ("fail", "config")
+    assert (listed[0]["level"], listed[0]["group"]) == ("fail", "config")
     assert "THREADLOG_SANDBOX" in listed[0]["evidence"]
     assert len(listed) > 5
 

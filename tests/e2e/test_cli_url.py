@@ -13,12 +13,14 @@ import pytest
 
 from tests.arch.tree import ROOT
 from tests.helpers.command_line import CommandLine, Ended, end, wait_for
+from tests.helpers.doctor import faults, plain
 from tests.helpers.json_schema import findings
 
 OFF = {"THREADLOG_SANDBOX": "off", "THREADLOG_GATEWAY__PORT": "0"}
 MODEL = ("--model", "scripted/small")
 CALL = {"calls": ["echo hello > made.txt"], "text": "I make it."}
 DONE = {"text": "all is well", "usage": {"input": 10, "output": 4}}
+SCHEMA = json.loads((ROOT / "schemas/cli/doctor.schema.json").read_text())
 SLOW = {"text": "slowly", "delay_ms": 60_000}
 
 
@@ -187,3 +189,27 @@ def test_an_address_is_that_of_a_gateway_alone(short_dir: Path, url: str, says: 
         assert "secret" not in ended.err
     assert "--url" in by_flag.err
     assert "THREADLOG_URL" in by_variable.err
+
+
+def test_F106_doctor_asks_a_gateway(short_dir: Path) -> None:
+    with served(short_dir, DONE) as there:
+        told = there.run("doctor", "--json")
+        assert told.code == 0, told
+        assert findings(told.json(), SCHEMA) == []
+        listed = told.json()["findings"]
+        assert isinstance(listed, list)
+        found = [(each["group"], each["check"]) for each in listed if each["level"] == "ok"]
+        assert found == [
+            *(("config", "settings"), ("config", "version")),
+            *(("gateway", "reach"), ("gateway", "version"), ("gateway", "freshness")),
+            ("terminal", "terminal"),
+        ]
+        revoked = there.run("doctor", "--json", key=f"threadlog_live_{'a' * 70}")
+        assert revoked.code == 1
+        said = revoked.json()["findings"]
+        assert isinstance(said, list)
+        [bad] = [each for each in said if each["level"] == "fail"]
+        row = faults()["gateway-key-refused"]
+        evidence = plain(bad["evidence"], {})
+        assert (bad["check"], evidence, bad["fix"]) == (row.check, row.evidence, row.fix)
+        assert "a" * 70 not in revoked.out

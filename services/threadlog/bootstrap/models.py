@@ -88,7 +88,7 @@ async def load_models(settings: Settings, script: Path | None) -> Mapping[str, M
         scripted = await _module("scripted")
         source = await _module("script")
         models[SCRIPTED] = scripted.ScriptedModel(source.load_script(script))
-    for provider, found in _configured().items():
+    for provider, found in configured().items():
         remote = _REMOTES[provider]
         adapter = getattr(await _module(remote.module), remote.adapter)
         models[provider] = adapter(base_url=found.base_url, api_key=found.api_key)
@@ -107,7 +107,7 @@ def fingerprints(settings: Settings, script: Path | None) -> dict[str, str]:
             hashes[SCRIPTED] = hashlib.sha256(script.read_bytes()).hexdigest()
         except OSError as error:
             raise UsageError(f"cannot read the script {script}: {error.strerror}") from error
-    for provider, found in _configured().items():
+    for provider, found in configured().items():
         both = f"{found.base_url or ''}\n{found.api_key or ''}"
         hashes[provider] = hashlib.sha256(both.encode()).hexdigest()
     return hashes
@@ -127,7 +127,7 @@ async def model_choice(settings: Settings, flag: str | None, script: Path | None
     Effects: may ask the only provider's server for its models.
     Raises:  UsageError: there is none, or more than one; the message names the flag.
     """
-    remotes = _configured()
+    remotes = configured()
     script = script or settings.scripted.script
     if (named := flag or settings.model) is not None:
         if settings.is_cluster:
@@ -151,12 +151,12 @@ async def model_choice(settings: Settings, flag: str | None, script: Path | None
             "or give --script FILE for the scripted model"
         )
     [(provider, found)] = remotes.items()
-    return ModelRef(provider=provider, name=found.model or await _only_name(provider, found))
+    return ModelRef(provider=provider, name=found.model or await _only_name(provider))
 
 
 def known_model(settings: Settings, script: Path | None) -> ModelRef | None:
     """The model of a new thread, as far as it is known without asking a server; None: it is not."""
-    named, remotes = settings.model, _configured()
+    named, remotes = settings.model, configured()
     if named is not None:
         provider, slash, name = named.partition("/")
         is_whole = slash and provider in PROVIDERS and name
@@ -176,7 +176,7 @@ def named_models(settings: Settings) -> frozenset[ModelRef]:
     Raises:  UsageError: the price list cannot be read.
     """
     named = [*load_prices(settings).models, *settings.gateway.models]
-    named += [f"{provider}/{found.model}" for provider, found in _configured().items()]
+    named += [f"{provider}/{found.model}" for provider, found in configured().items()]
     named += [settings.model or ""]
     found = {known_model(settings, None)} - {None}
     for text in named:
@@ -186,17 +186,27 @@ def named_models(settings: Settings) -> frozenset[ModelRef]:
     return frozenset(each for each in found if each is not None)
 
 
-def _configured() -> dict[str, _Found]:
+def configured() -> dict[str, _Found]:
     """The providers with an address that can be asked from here, by name."""
     found = {provider: remote.settings() for provider, remote in _REMOTES.items()}
     return {provider: settings for provider, settings in found.items() if settings.is_set}
 
 
-async def _only_name(provider: str, found: _Found) -> str:
-    """The only model that the provider's server has."""
+async def list_names(provider: str) -> tuple[str, ...]:
+    """The models that a configured provider's server lists; asking costs nothing.
+
+    Raises:  ModelError: it did not answer so. UsageError: the address or key cannot be one.
+    """
+    found = configured()[provider]
     module = await _module(_REMOTES[provider].module)
+    names: tuple[str, ...] = await module.list_models(found.base_url, found.api_key)
+    return names
+
+
+async def _only_name(provider: str) -> str:
+    """The only model that the provider's server has."""
     try:
-        names: tuple[str, ...] = await module.list_models(found.base_url, found.api_key)
+        names = await list_names(provider)
     except ModelError as error:
         raise UsageError(f"cannot list the models, name one with --model: {error}") from error
     if len(names) != 1:

@@ -1,42 +1,46 @@
 """`doctor`: each check's result with evidence and fix; the worst one sets the exit code."""
 
 import shutil
+from itertools import groupby
 
-from threadlog.bootstrap.health import health
+from threadlog.bootstrap.doctor.checks import diagnose
+from threadlog.bootstrap.doctor.environment import salvage_settings
+from threadlog.bootstrap.doctor.report import PAGE, Told
 from threadlog.cli.documents import DoctorDocument
 from threadlog.cli.failures import ExitCode
 from threadlog.cli.plain import one_line
 from threadlog.cli.terminal import Screen, Style
-from threadlog.errors import UsageError
+from threadlog.clock import SystemClock
 from threadlog.ports.tools import Finding
-from threadlog.settings import Settings, load_settings
 
 _STYLES: dict[str, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-async def doctor(screen: Screen, *, is_json: bool) -> ExitCode:
-    """The findings are on stdout; FAILED when one of them is a failure."""
-    findings = [*await _machine(), _terminal(screen)]
-    document = DoctorDocument.of(tuple(findings))
+async def doctor(screen: Screen, *, url: str | None, is_live: bool, is_json: bool) -> ExitCode:
+    """The findings are on stdout; FAILED when one of them is a failure.
+
+    Raises:  UsageError: the address is none of a gateway.
+    """
+    settings, wrong = salvage_settings()
+    told = await diagnose(
+        settings.at(url),
+        wrong,
+        SystemClock(),
+        is_live=is_live,
+        on_slow=lambda name: waiting(screen, name),
+    )
+    document = DoctorDocument.of((*told, Told("terminal", _terminal(screen))))
     if is_json:
         screen.data(document.json_line())
     else:
-        for finding in findings:
-            _show(screen, finding)
+        _show(screen, document)
     return ExitCode.FAILED if document.worst == "fail" else ExitCode.OK
 
 
-async def _machine() -> tuple[Finding, ...]:
-    try:
-        settings = load_settings()
-    except UsageError as error:
-        # What is wrong is known; the rest is checked with what is left.
-        broken = Finding("fail", "config", str(error), "correct or unset this variable")
-        return (broken, *await health(Settings.model_construct()))
-    return (
-        Finding("ok", "config", f"log {settings.kafka.bootstrap or settings.log_file()}"),
-        *await health(settings),
-    )
+def waiting(screen: Screen, name: str) -> None:
+    """A person at a terminal is told what takes so long."""
+    if screen.follows():
+        screen.note(f"waiting for {name}")
 
 
 def _terminal(screen: Screen) -> Finding:
@@ -50,8 +54,15 @@ def _terminal(screen: Screen) -> Finding:
     return Finding("ok", "terminal", ", ".join(words))
 
 
-def _show(screen: Screen, finding: Finding) -> None:
-    level = screen.out.paint(f"{finding.level:<4}", _STYLES[finding.level])
-    screen.data(f"{level}  {finding.check:<14} {one_line(finding.evidence)}")
-    if finding.fix:
-        screen.data(f"{'':<21} {screen.out.paint('fix:', 'bold')} {one_line(finding.fix)}")
+def _show(screen: Screen, document: DoctorDocument) -> None:
+    """A heading a group, a line a finding, and below it how it is mended."""
+    for group, findings in groupby(document.findings, key=lambda finding: finding.group):
+        screen.data(screen.out.paint(group, "bold"))
+        for finding in findings:
+            level = screen.out.paint(f"{finding.level:<4}", _STYLES[finding.level])
+            screen.data(f"  {level}  {finding.check:<16} {one_line(finding.evidence)}")
+            if finding.fix:
+                screen.data(f"{'':<24} {screen.out.paint('fix:', 'bold')} {one_line(finding.fix)}")
+    levels: list[str] = [finding.level for finding in document.findings]
+    counts = ", ".join(f"{levels.count(level)} {level}" for level in _STYLES)
+    screen.data(f"{counts}" + ("" if document.worst == "ok" else f"; more in {PAGE}"))

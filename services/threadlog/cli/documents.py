@@ -3,15 +3,16 @@
 A member is added freely and never changes its meaning; a reader ignores members it does not know.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from threadlog.api.problems import problem_of
+from threadlog.bootstrap.doctor.report import Group, Told
 from threadlog.cli.plain import json_plain
 from threadlog.errors import ModelError, ThreadlogError
 from threadlog.events.content import Usage
-from threadlog.ports.tools import Finding
 from threadlog.ports.usage import UsageTotals
 from threadlog.queries.reading import TurnResult
 from threadlog.thread.state import FOLD_VERSION
@@ -68,12 +69,14 @@ Level = Literal["ok", "warn", "fail"]
 
 
 class FindingDocument(Document):
-    """One result of a check; `fix` is empty when `level` is `ok`."""
+    """One result of a check. `fix` is empty when `level` is `ok`; `docs`: where to read more."""
 
     level: Level
+    group: Group
     check: str
     evidence: str
     fix: str
+    docs: str
 
 
 class DoctorDocument(Document):
@@ -83,14 +86,21 @@ class DoctorDocument(Document):
     findings: tuple[FindingDocument, ...]
 
     @classmethod
-    def of(cls, findings: tuple[Finding, ...]) -> "DoctorDocument":
+    def of(cls, told: Iterable[Told]) -> "DoctorDocument":
         """The document of all findings."""
-        levels = {finding.level for finding in findings}
-        worst: Level = "fail" if "fail" in levels else "warn" if "warn" in levels else "ok"
         entries = tuple(
-            FindingDocument(level=f.level, check=f.check, evidence=f.evidence, fix=f.fix)
-            for f in findings
+            FindingDocument(
+                level=each.finding.level,
+                group=each.group,
+                check=each.finding.check,
+                evidence=each.finding.evidence,
+                fix=each.finding.fix,
+                docs=each.docs,
+            )
+            for each in told
         )
+        levels = {entry.level for entry in entries}
+        worst: Level = "fail" if "fail" in levels else "warn" if "warn" in levels else "ok"
         return cls(worst=worst, findings=entries)
 
 

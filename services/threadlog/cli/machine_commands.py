@@ -54,16 +54,22 @@ def _usage(
     go(usage(settings, screen, groups, thread=thread, is_json=as_json, is_csv=as_csv))
 
 
-def _doctor(as_json: JsonFlag = False) -> None:
-    """Check this machine, and say how to fix it.
+def _doctor(
+    url: Url = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the providers of models, too; it costs nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Find what is wrong, and say how to mend it.
 
-    Settings, log, sandbox, models, terminal, each with evidence.
+    Of a machine, of a cluster, or of a gateway with --url. It changes nothing.
     Exit code 1 when a check fails; a warning is 0.
     """
     from threadlog.cli.doctor import doctor
     from threadlog.cli.terminal import Screen
 
-    ended(go(doctor(Screen(), is_json=as_json)))
+    ended(go(doctor(Screen(), url=url, is_live=live, is_json=as_json)))
 
 
 def _version(as_json: JsonFlag = False) -> None:
@@ -170,7 +176,15 @@ COMMANDS = (
             "threadlog usage --verify",
         ),
     ),
-    Entry("doctor", _doctor, ("threadlog doctor", "threadlog doctor --json")),
+    Entry(
+        "doctor",
+        _doctor,
+        (
+            "threadlog doctor",
+            "threadlog doctor --live --json",
+            "threadlog doctor --url https://threadlog.example.com",
+        ),
+    ),
     Entry("up", _up, ("threadlog up", "threadlog up --script replies.json")),
     Entry(
         "scripted-model",

@@ -45,9 +45,10 @@ class FileBlobs:
 
         Raises:  RefusedError: it cannot; says where.
         """
-        await asyncio.to_thread(self._check)
+        await asyncio.to_thread(self.probe)
 
-    def _check(self) -> None:
+    def probe(self) -> None:
+        """The same, in the caller's thread. Raises as `check`."""
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._root) as file:

@@ -76,7 +76,7 @@ class Admin:
         found = {}
         for topic, future in asked.items():
             try:
-                found[topic] = await self._result(future)
+                found[topic] = await self._result(future, f"topic {topic}")
             except _MissingTopicError:
                 continue
         return found
@@ -150,14 +150,14 @@ class Admin:
             for future in asked.values():
                 await self._result(future)
 
-    async def _result(self, future: "Future[Any]") -> Any:
+    async def _result(self, future: "Future[Any]", doing: str = "topics") -> Any:
         try:
             return await asyncio.wrap_future(future)
         except KafkaException as error:
             cause = error.args[0] if error.args else None
             if isinstance(cause, KafkaError) and cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise _MissingTopicError("no such topic") from error
-            raise self._unreachable(of_exception(error, "topics")) from error
+            raise self._unreachable(of_exception(error, doing)) from error
 
     def _unreachable(self, error: ThreadlogError) -> ThreadlogError:
         if isinstance(error, TransientError):

@@ -35,13 +35,14 @@ _WAL_PAGES = 4_000
 _STATEMENTS = 256
 
 
-def open_reader(file: Path) -> sqlite3.Connection:
+def open_reader(file: Path, *, is_still: bool = False) -> sqlite3.Connection:
     """A connection that can read a log of ours and nothing else.
 
+    Shapes:  `is_still`: nobody writes meanwhile and there is no WAL; nothing is made beside it.
     Raises:  NotFoundError, RefusedError, LogFileError: as `_check_before` and `_check_header`.
     """
     _check_before(file)
-    with _connected(file, "ro") as connection:
+    with _connected(file, "ro&immutable=1" if is_still else "ro") as connection:
         version = _check_header(connection, file)
         if version is None:
             raise LogFileError(f"{file} holds no log yet; start the runtime on it once")

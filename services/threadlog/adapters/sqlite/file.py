@@ -72,13 +72,6 @@ class SqliteFile:
             lambda c: Position(c.execute("SELECT position FROM watermark").fetchone()[0])
         )
 
-    async def integrity(self) -> str | None:
-        """What SQLite's own quick check finds wrong with the file; None: nothing."""
-        found = await self.view_reader.run(
-            lambda c: str(c.execute("PRAGMA quick_check(1)").fetchone()[0])
-        )
-        return None if found == "ok" else found
-
     def future(self) -> asyncio.Future[object]:
         """What a job reports its outcome through."""
         return self._loop.create_future()

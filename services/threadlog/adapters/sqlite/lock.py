@@ -117,6 +117,21 @@ def read_holder(file: Path) -> Holder | None:
     return _read(lock_path(file))
 
 
+def is_open_in(holder: Holder, file: Path) -> bool:
+    """Whether the process of this note lives and has the lock file open; in doubt, it does.
+
+    The lock itself is not tried: whoever starts in that moment would be refused.
+    """
+    path = lock_path(file)
+    try:
+        opened = [found.resolve() for found in Path(f"/proc/{holder.pid}/fd").iterdir()]
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return path in opened
+
+
 def _read(path: Path) -> Holder | None:
     try:
         with path.open("rb") as opened:
