@@ -12,7 +12,7 @@ import yaml
 from tests.helpers import compose
 from tests.helpers.compose import EXAMPLE, FILE, IMAGE, PROFILES, ROOT
 from tests.helpers.outside import tool
-from threadlog.bootstrap import gateway_service, serving
+from threadlog.bootstrap import gateway_service, metering_service, serving
 from threadlog.bootstrap.gateway import API_PORT
 from threadlog.cli.cluster_commands import ServiceChoice
 from threadlog.cli.main import make_app
@@ -22,6 +22,7 @@ from threadlog.settings import Settings, _names
 JOBS = {"topics", "cli"}
 PORTS = {str(name): port for name, port in serving.PORTS.items()}
 PORTS["gateway"] = gateway_service.METRICS_PORT
+PORTS["metering"] = metering_service.METRICS_PORT
 SCRIPT = str(ROOT / "examples" / "first-turn.json")
 KNOWN = frozenset(_names(Settings, "THREADLOG_"))
 _UNITS = {"h": 3_600, "m": 60, "s": 1}
