@@ -79,13 +79,11 @@ class RemoteSettings(BaseModel):
         return key
 
 
-class TracesSettings(BaseModel):
+class TracesSettings(Section):
     """Traces. `endpoint` None: off; else an OTLP/HTTP collector, by scheme, host and port.
 
     `sample_ratio`: of the traces that begin here, how many are kept; 0 to 1.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     endpoint: str | None = None
     sample_ratio: float = Field(default=1.0, ge=0.0, le=1.0)
@@ -97,10 +95,8 @@ class TracesSettings(BaseModel):
         return self
 
 
-class LoggingSettings(BaseModel):
+class LoggingSettings(Section):
     """What services say on stderr: lines for people, or one JSON object a line for machines."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "warning"

@@ -26,7 +26,7 @@ from threadlog.bootstrap.gateway import (
     tcp_listener,
 )
 from threadlog.bootstrap.log_watch import LogWatch
-from threadlog.bootstrap.loop_health import Health
+from threadlog.bootstrap.loop_health import Health, serve_pages
 from threadlog.bootstrap.metered import MeteredAppender
 from threadlog.bootstrap.models import known_model
 from threadlog.bootstrap.sampling import show_clients, watch_log
@@ -41,7 +41,6 @@ from threadlog.settings import Settings
 from threadlog.telemetry.gateway import HttpMeter
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.scope import mark_process
-from threadlog.telemetry.server import MetricsServer
 
 _log = logging.getLogger("threadlog.gateway")
 SERVICE = "gateway"
@@ -74,7 +73,7 @@ async def serve_gateway(settings: Settings, notice: Notice, stop: asyncio.Event)
         listener = tcp_listener(settings, is_choosy=True)
         stack.callback(listener.close)
         health = Health(cluster.clock)
-        pages = _pages(settings, metrics, health)
+        pages = serve_pages(settings, METRICS_PORT, metrics, health)
         stack.callback(pages.close)
         stack.push_async_callback(keys.save_uses)
         watching = watch_log(cluster, metrics, "gateway", None)
@@ -131,17 +130,6 @@ def _ports(settings: Settings, cluster: Cluster, metrics: Metrics, keys: KeysFil
         signing_key=lambda: keys.signing_key() or fallback,
         stopping=asyncio.Event(),
         meter=HttpMeter(metrics),
-    )
-
-
-def _pages(settings: Settings, metrics: Metrics, health: Health) -> MetricsServer:
-    port = METRICS_PORT if settings.metrics.port is None else settings.metrics.port
-    return MetricsServer(
-        metrics,
-        port=port,
-        host=settings.metrics.host,
-        is_alive=health.is_alive,
-        is_ready=health.is_ready,
     )
 
 

@@ -1,6 +1,9 @@
 """Whether a process is alive and ready, as its pages say it."""
 
 from threadlog.clock import SystemClock
+from threadlog.settings import Settings
+from threadlog.telemetry.metrics import Metrics
+from threadlog.telemetry.server import MetricsServer
 
 _STUCK_MS = 15_000
 """The event loop has not run for so long: the process is not well."""
@@ -26,3 +29,17 @@ class Health:
     def is_ready(self) -> bool | str:
         """Whether every partition that it has is served."""
         return True if self._waits_for is None else self._waits_for
+
+
+def serve_pages(settings: Settings, port: int, metrics: Metrics, health: Health) -> MetricsServer:
+    """Metrics, health and readiness, served until it is closed.
+
+    Shapes:  `port`: of this service, unless the settings say otherwise.
+    """
+    return MetricsServer(
+        metrics,
+        port=port if settings.metrics.port is None else settings.metrics.port,
+        host=settings.metrics.host,
+        is_alive=health.is_alive,
+        is_ready=health.is_ready,
+    )

@@ -15,7 +15,7 @@ from threadlog.adapters.kafka.topics import KafkaTopics
 from threadlog.bootstrap.embedded import Notice, arm_faults
 from threadlog.bootstrap.kafka import kafka_config
 from threadlog.bootstrap.log_watch import LogWatch
-from threadlog.bootstrap.loop_health import Health
+from threadlog.bootstrap.loop_health import Health, serve_pages
 from threadlog.clock import SystemClock
 from threadlog.errors import TransientError, UsageError
 from threadlog.ids import Partition, Position, draw
@@ -26,7 +26,7 @@ from threadlog.ports.log import LogIdentity
 from threadlog.runtime.lag import Lag
 from threadlog.settings import Settings
 from threadlog.telemetry.metrics import Metrics
-from threadlog.telemetry.server import MetricsServer
+from threadlog.telemetry.scope import mark_process
 from threadlog.telemetry.tenants import named_tenants
 
 METRICS_PORT = 9105
@@ -43,6 +43,7 @@ async def serve_metering(settings: Settings, notice: Notice, stop: asyncio.Event
         raise UsageError("metering needs a Kafka: set THREADLOG_KAFKA__BOOTSTRAP")
     arm_faults(settings)
     instance, clock = draw(), SystemClock()
+    mark_process("metering", instance)
     config = kafka_config(settings, "metering", instance)
     topics = KafkaTopics(config)
     await topics.check()
@@ -55,16 +56,9 @@ async def serve_metering(settings: Settings, notice: Notice, stop: asyncio.Event
         metering = Metering(
             metering_config(config, identity, usage_id), outside, clock, stall_ms=stall_ms
         )
-        metrics, health = Metrics(), Health(clock)
+        metrics, health = Metrics(revision=settings.revision), Health(clock)
         metrics.expect("metering")
-        port = METRICS_PORT if settings.metrics.port is None else settings.metrics.port
-        pages = MetricsServer(
-            metrics,
-            port=port,
-            host=settings.metrics.host,
-            is_alive=health.is_alive,
-            is_ready=health.is_ready,
-        )
+        pages = serve_pages(settings, METRICS_PORT, metrics, health)
         stack.callback(pages.close)
         tenants = settings.metering.tenants
         work = _Sampler(config, metering, metrics, tenants).run(health, clock)

@@ -22,7 +22,7 @@ from threadlog.bootstrap.actor_sample import ActorSample
 from threadlog.bootstrap.cluster import Cluster, open_cluster
 from threadlog.bootstrap.embedded import Notice, arm_faults, checked_tools, die, make_data_folder
 from threadlog.bootstrap.log_watch import LogWatch
-from threadlog.bootstrap.loop_health import Health
+from threadlog.bootstrap.loop_health import Health, serve_pages
 from threadlog.bootstrap.metered import MeteredLog
 from threadlog.bootstrap.models import (
     PROVIDERS,
@@ -54,7 +54,6 @@ from threadlog.settings import Settings
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.planner import TurnMeter
 from threadlog.telemetry.scope import mark_process
-from threadlog.telemetry.server import MetricsServer
 from threadlog.telemetry.service import ServiceMeter
 from threadlog.telemetry.table import Service
 from threadlog.tool_runner.service import SLOTS, ToolRunner
@@ -152,7 +151,7 @@ async def serve_service(
         group = KafkaGroup(cluster.config)
         assignment = Assignment(name, group, make)
         health = Health(cluster.clock)
-        server = _serve_pages(settings, name, process.metrics, health)
+        server = serve_pages(settings, PORTS[name], process.metrics, health)
         stack.callback(server.close)
         for work in (
             _sample(process, assignment, group, health),
@@ -186,20 +185,6 @@ def _process(cluster: Cluster, name: ServiceName, revision: str, tracer: Tracer)
     metrics.log.expect(cluster.config.topics if name == "projection" else (), reads=True)
     meter = ServiceMeter(metrics, label, cluster.clock.now_ms)
     return Process(cluster, metrics, meter, label, tracer)
-
-
-def _serve_pages(
-    settings: Settings, name: ServiceName, metrics: Metrics, health: Health
-) -> MetricsServer:
-    """Metrics, health and readiness, served until it is closed."""
-    port = PORTS[name] if settings.metrics.port is None else settings.metrics.port
-    return MetricsServer(
-        metrics,
-        port=port,
-        host=settings.metrics.host,
-        is_alive=health.is_alive,
-        is_ready=health.is_ready,
-    )
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
