@@ -23,6 +23,7 @@ _GENERAL = (
     (re.compile(r"(?<=topic id )'\S+'"), "'ID'"),
     (re.compile(r"\b\d+ more files"), "N more files"),
     (re.compile(r"\b\d+ MiB"), "N MiB"),
+    (re.compile(r"(?<=:v)\d+(?=:)"), "N"),
     (re.compile(r"\b\d+ %"), "N %"),
     (re.compile(r"\b\d+ min\b"), "N min"),
     (re.compile(r"process \d+"), "process N"),
