@@ -26,7 +26,6 @@ from tests.helpers.chart import (
     rendered,
     values_of,
 )
-from threadlog.cli.cluster_commands import ServiceChoice
 from threadlog.cli.main import make_app
 from threadlog.settings import load_settings
 
@@ -34,7 +33,6 @@ OF_THE_OPERATOR: dict[str, Any] = {
     "ServiceMonitor": operator.ServiceMonitor,
     "PrometheusRule": operator.PrometheusRule,
 }
-AWAITED = {"metering"} - {choice.value for choice in ServiceChoice}
 SECRET_WORDS = ("PASSWORD", "API_KEY", "TOKEN", "SECRET")
 each_set = pytest.mark.parametrize("name", SETS)
 
@@ -96,8 +94,7 @@ def test_F105_the_services_can_read_every_setting(
 def test_F105_the_command_line_takes_every_argument(name: str) -> None:
     for pod, spec in pods(name):
         for container in containers(spec):
-            if container["name"] not in AWAITED:
-                assert parsed(words_of(container)), f"{pod}: {container['name']}"
+            assert parsed(words_of(container)), f"{pod}: {container['name']}"
 
 
 def words_of(container: Document) -> list[str]:
