@@ -7,6 +7,7 @@ from typing import get_args
 from prometheus_client.parser import text_string_to_metric_families
 
 from threadlog.events.catalog import BODIES
+from threadlog.limits import METERED_TENANTS_MAX
 from threadlog.telemetry import labels, table
 from threadlog.telemetry.owners import owners
 from threadlog.telemetry.table import ROWS, Name, Service
@@ -68,6 +69,6 @@ def _values(name: Name, label: str, partitions: int, models: int) -> int:
     if label in closed:
         return len(list(closed[label]))
     counts = {"type": TYPES, "partition": partitions, "model": models + 1, "client": CLIENTS}
-    # A process has one service, one group, and looks at two topics.
-    counts |= {"topic": 2, "provider": 4, **FREE}
+    # A process has one service, one group, and looks at four topics; `other` is a tenant, too.
+    counts |= {"topic": 4, "provider": 4, "tenant": METERED_TENANTS_MAX + 1, **FREE}
     return counts.get(label, 1)

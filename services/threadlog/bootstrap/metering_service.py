@@ -23,7 +23,7 @@ from threadlog.limits import METERED_TENANTS_MAX
 from threadlog.metering.app import MeteringConfig
 from threadlog.metering.service import Metering
 from threadlog.ports.log import LogIdentity
-from threadlog.runtime.lag import Lag
+from threadlog.runtime.lag import Lag, is_moving
 from threadlog.settings import Settings
 from threadlog.telemetry.metrics import Metrics
 from threadlog.telemetry.scope import mark_process
@@ -123,7 +123,7 @@ class _Sampler:
         self._metrics = metrics
         self._chosen = tenants
         self._lag = Lag()
-        self._known: dict[int, int] = {}
+        self._known: dict[int, Position] = {}
 
     async def run(self, health: Health, clock: SystemClock) -> None:
         """For ever."""
@@ -156,7 +156,7 @@ class _Sampler:
         )
         self._metrics.set_lag(self._group, self._topic, records, oldest_s)
         for partition, at in done.items():
-            if self._known.get(partition) != at:
+            if is_moving(self._known.get(partition), Position(at), records.get(partition)):
                 self._metrics.progress(self._group, partition, clock.now_ms() / 1_000)
         self._metrics.revoked(self._group, self._known.keys() - done.keys())
-        self._known = dict(done)
+        self._known = {partition: Position(at) for partition, at in done.items()}

@@ -20,6 +20,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]  # it ships no typ
     ConsumerStoppedError,
     IllegalStateError,
 )
+from faust.exceptions import ConsumerNotStarted
 from faust.types import TP, EventT
 
 from threadlog.clock import Clock
@@ -81,10 +82,12 @@ class Metering:
     @property
     def partitions(self) -> frozenset[int]:
         """The partitions of usage facts that this worker has."""
-        if not self._app.started:
-            return frozenset()
-        topic = self._config.usage_topic
-        return frozenset(p for t, p in self._app.consumer.assignment() if t == topic)
+        try:
+            assigned = self._app.consumer.assignment() if self._app.started else set()
+        except ConsumerNotStarted:
+            # The app says that it has started a moment before its consumer has.
+            assigned = set()
+        return frozenset(p for t, p in assigned if t == self._config.usage_topic)
 
     def windows(self) -> dict[Slot, Window]:
         """The windows of the tenants that are counted here."""

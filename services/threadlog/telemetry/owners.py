@@ -24,10 +24,6 @@ _GROUPS: Final[Mapping[tuple[Service, ...], tuple[Name, ...]]] = {
     ("planner", "tool_runner", "projection"): (
         "threadlog_events_processed_total",
         "threadlog_event_processing_duration_seconds",
-        "threadlog_consumer_lag_records",
-        "threadlog_consumer_lag_records_max",
-        "threadlog_consumer_lag_seconds",
-        "threadlog_consumer_last_progress_timestamp_seconds",
         "threadlog_consumer_rebalances_total",
         "threadlog_event_end_to_end_seconds",
         "threadlog_snapshot_reads_total",
@@ -35,6 +31,12 @@ _GROUPS: Final[Mapping[tuple[Service, ...], tuple[Name, ...]]] = {
         "threadlog_refold_duration_seconds",
         "threadlog_refold_events",
         "threadlog_threads_quarantined",
+    ),
+    ("planner", "tool_runner", "projection", "metering"): (
+        "threadlog_consumer_lag_records",
+        "threadlog_consumer_lag_records_max",
+        "threadlog_consumer_lag_seconds",
+        "threadlog_consumer_last_progress_timestamp_seconds",
     ),
     ("planner", "tool_runner"): (
         "threadlog_lanes_active",
@@ -61,6 +63,12 @@ _GROUPS: Final[Mapping[tuple[Service, ...], tuple[Name, ...]]] = {
         "threadlog_foreign_transaction_records",
     ),
     ("projection", "gateway"): ("threadlog_topic_config_drift",),
+    ("metering",): (
+        "threadlog_tenant_steps_total",
+        "threadlog_tenant_tokens_total",
+        "threadlog_tenant_tool_seconds_total",
+        "threadlog_tenant_cost_usd_total",
+    ),
     ("planner", "tool_runner", "projection", "gateway"): (
         "threadlog_kafka_client_rtt_p99_seconds",
         "threadlog_kafka_client_queue_p99_seconds",
