@@ -138,6 +138,9 @@ REQUESTS_PER_MINUTE = 6_000
 """Default for a tenant, in each gateway process."""
 STREAMS_PER_TENANT = 1_000
 """Default for a tenant, in each gateway process."""
+WAITS_PER_TENANT = 256
+"""Requests that wait for a turn, a receipt or a cursor: default for a tenant, in each gateway
+process; few enough that no tenant has every connection of a process that may open 1,024 files."""
 PAGE_EVENTS_DEFAULT = 50
 PAGE_BYTES_MAX = 256 * KIB
 """Events of one page, encoded; a page has at least one event, however large."""
@@ -154,6 +157,8 @@ WAIT_S_MAX = 60
 """How long an answer may be put off until a turn has ended, seconds."""
 RECEIPT_MS = 10_000
 """How long a read waits until the views have passed a receipt, or have reached a cursor."""
+WAIT_LEFT_MS = 1_000
+"""How long a wait goes on for a client that sends nothing more: it may still read its answer."""
 STREAM_FRAMES_MAX = 256
 STREAM_BYTES_MAX = 1 * MIB
 """What waits for one reader of a stream; then deltas are left out, then it is told to come back."""
@@ -327,6 +332,8 @@ assert CALLS_PER_STEP_MAX < APPEND_EVENTS_MAX // 2
 assert SANDBOX_START_MS < CLAIM_TTL_MS < DRAIN_TIMEOUT_MS
 assert KEYS_MAX * 512 <= KEYS_FILE_BYTES_MAX  # the longest record has 490
 assert REFUSALS_MAX < CONNECTIONS_MAX
+assert WAITS_PER_TENANT < CONNECTIONS_MAX // 8
+assert WAIT_LEFT_MS < RECEIPT_MS < WAIT_S_MAX * 1_000
 assert METHOD_CHARS_MAX < TARGET_BYTES_MAX < HEADER_BYTES_MAX
 assert BODY_BYTES_MAX < CLOSE_READ_BYTES
 assert CLOSE_READ_MS < GATEWAY_GRACE_MS < HEAD_MS < BODY_READ_MS < KEEP_ALIVE_MS

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,8 +17,10 @@ from tests.helpers.service_world import World
 from threadlog.api.problems import PROBLEM_TYPE, PROBLEMS
 from threadlog.gateway.app import create_app
 from threadlog.gateway.edge import Edge
+from threadlog.gateway.large import Held
 from threadlog.gateway.ports import GatewayOptions, GatewayPorts
 from threadlog.gateway.server import GatewayServer
+from threadlog.ids import TenantId
 from threadlog.ports.views import Views
 
 MODEL = {"provider": "scripted", "name": "small"}
@@ -66,6 +69,9 @@ class Live:
     world: World
     ports: GatewayPorts
     port: int
+    waits: Counter[TenantId]
+    """Requests that wait, by tenant."""
+    held: Held
 
     async def raw(self, data: bytes) -> Answer:
         """What comes back for these bytes, on a connection of their own."""
@@ -123,9 +129,12 @@ async def live(
         ports = ports if views is None else replace(ports, views=views)
         listener = loopback()
         port = listener.getsockname()[1]
-        server = GatewayServer(create_app(ports), [listener], grace_s=1.0, stopping=ports.stopping)
+        app = create_app(ports)
+        assert isinstance(app, Edge)
+        state = app._app.state  # type: ignore[attr-defined]  # the edge holds the application
+        server = GatewayServer(app, [listener], grace_s=1.0, stopping=ports.stopping)
         try:
-            yield Live(world, ports, port)
+            yield Live(world, ports, port, state.waits, state.held)
         finally:
             await server.stop()
 

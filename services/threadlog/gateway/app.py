@@ -89,6 +89,7 @@ def create_app(ports: GatewayPorts) -> ASGIApp:
     app.state.ports = ports
     app.state.flying = set()
     app.state.streams = Counter()
+    app.state.waits = Counter()
     app.state.held = Held()
     app.state.requests = Requests(ports.options.requests_per_minute, ports.clock)
     app.state.live = Live(

@@ -238,6 +238,9 @@ class GatewayConnection(H11Protocol):
             self._date(),
         )
         self.cycle = cycle
+        if self._is_ended:
+            # It sent this request ahead, and nothing since.
+            cycle.leave()
         self._peers.run(self.loop.create_task(cycle.answer(self.app)))
 
     # How it ends

@@ -29,6 +29,7 @@ from threadlog.gateway.reading import Found, find, known_cursor
 from threadlog.gateway.reads import ReadCaller, Receipt
 from threadlog.gateway.so_far import OpenResponse
 from threadlog.gateway.strict import StrictRoute
+from threadlog.gateway.waiting import until_gone
 from threadlog.ids import Seq, TenantId
 from threadlog.limits import (
     CALLS_PER_STEP_MAX,
@@ -120,7 +121,7 @@ class _Stream(Response):
         ended: StreamEnd = "client"
         try:
             sending = asyncio.create_task(self._send(send))
-            leaving = asyncio.create_task(_until_gone(receive))
+            leaving = asyncio.create_task(until_gone(receive))
             try:
                 await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if sending.done():
@@ -163,11 +164,6 @@ def _check_room(streams: Counter[TenantId], reader: Caller) -> None:
             limit="streams",
             retry_after_s=5,
         )
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class _Leaving(Exception):
