@@ -150,7 +150,9 @@ PROMPT_BYTES_MAX = 8 * MIB
 """A model request that is rebuilt over HTTP; it takes several times that while it is."""
 HELD_BYTES_TENANT_MAX = 64 * MIB
 HELD_BYTES_MAX = 256 * MIB
-"""Large answers (blobs, prompts) that clients have not read yet, in each gateway process."""
+"""Bodies that come in or are in use, and large answers that are not read yet, in each gateway."""
+SMALL_ANSWER_BYTES = 64 * KIB
+"""An answer up to here is one piece of the wire, and does not count."""
 USAGE_LINES_MAX = 10_000
 """Groups of one usage report over HTTP."""
 WAIT_S_MAX = 60
@@ -314,6 +316,8 @@ until a quarter is left."""
 assert INLINE_BYTES_MAX + 64 * KIB < EVENT_BYTES_MAX
 assert OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES < INLINE_BYTES_MAX
 assert COMMAND_BYTES_MAX < MESSAGE_BYTES_MAX
+assert SMALL_ANSWER_BYTES <= WRITE_PIECE_BYTES
+assert 8 * BODY_BYTES_MAX < HELD_BYTES_TENANT_MAX
 assert OUTPUT_BYTES_MAX < HELD_BYTES_TENANT_MAX < HELD_BYTES_MAX
 assert 6 * PROMPT_BYTES_MAX < HELD_BYTES_TENANT_MAX
 assert COMMAND_BYTES_MAX < FILE_KEPT_BYTES_MAX <= FILE_BYTES_MAX < SANDBOX_FILE_BYTES_MAX

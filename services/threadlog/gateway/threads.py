@@ -31,12 +31,14 @@ from threadlog.errors import (
     DeniedError,
     InFlightError,
     NotFoundError,
+    QuotaError,
     RejectedError,
     TransientError,
     UnauthenticatedError,
 )
 from threadlog.events.content import ModelRef
 from threadlog.gateway.auth import Caller, caller, may
+from threadlog.gateway.large import counted
 from threadlog.gateway.parameters import Number, idempotency_key, receipt_text, thread_id
 from threadlog.gateway.ports import LOCAL_KEY_ID, GatewayPorts
 from threadlog.gateway.strict import StrictRoute
@@ -241,14 +243,19 @@ async def _answer(writer: Caller, done: Appended, wait_s: int | None) -> Respons
     """202 at once; with `wait_s` 200 and the turn's result, or 202 when the time is up."""
     receipt = accepted(done)
     location = {"Location": _location(done)}
+    told = _json(receipt.model_dump_json(), 202, location)
     result = None if wait_s is None else await _result(writer, done, wait_s)
     if result is None:
-        return _json(receipt.model_dump_json(), 202, location)
+        return told
     members = {name: getattr(result, name) for name in _RESULT_MEMBERS}
     body = TurnBody(
         thread_id=done.thread_id, event_id=done.event_id, receipt=receipt.receipt, **members
     )
-    return _json(body.model_dump_json(), 200, location)
+    try:
+        return counted(writer.request, _json(body.model_dump_json(), 200, location))
+    except QuotaError:
+        # Its message is in the log, whether there is room for what was made of it or not.
+        return told
 
 
 _RESULT_MEMBERS = ("seq", "turn_id", "verdict", "cause", "answer", "steps", "usage")
