@@ -19,7 +19,7 @@ from threadlog.bootstrap.gateway import LocalUser, embedded_ports
 from threadlog.bootstrap.keys import open_keys
 from threadlog.commands.inputs import intent_of
 from threadlog.commands.making import Maker
-from threadlog.commands.requests import Appended
+from threadlog.commands.requests import Appended, NewMessage
 from threadlog.events.content import TextPart
 from threadlog.gateway.app import create_app
 from threadlog.gateway.parameters import receipt_text
@@ -345,7 +345,8 @@ async def test_a_receipt_tells_that_another_body_is_in_force(tmp_path: Path) -> 
         sent = (await client.post("/v1/threads", json=NEW, headers={"Idempotency-Key": "k"})).json()
         thread = ThreadId(sent["thread_id"])
         await got(client, f"/v1/threads/{thread}", receipt=sent["receipt"])
-        other = maker.message(thread, (TextPart(text="another"),), "reject", "k", Seq(-1))
+        said = await maker.content(NewMessage((TextPart(text="another"),), "reject"))
+        other = maker.message(thread, said, "k", Seq(-1), is_first=True)
         [late] = await ports.log.append([other])
         done = Appended(thread, other.event_id, late.position, intent=intent_of(other))
         assert other.event_id == sent["event_id"]

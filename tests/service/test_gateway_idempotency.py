@@ -15,6 +15,7 @@ from tests.helpers.raw_http import DEADLINE_S
 from tests.helpers.service_world import World
 from tests.helpers.tenants import NEW
 from threadlog.events.envelope import Event
+from threadlog.events.thread import ThreadConfigured
 from threadlog.limits import IDEMPOTENCY_KEY_CHARS_MAX
 from threadlog.ports.log import Appender, Receipt
 
@@ -129,6 +130,43 @@ async def test_F03_a_key_of_another_operation_or_thread_is_another_key() -> None
         patched = await thread.client.patch(thread.path, json={}, headers={KEY: "k"})
         assert patched.status_code == 202, patched.text
         assert (thread.accepted("message.received"), thread.accepted("thread.configured")) == (1, 2)
+
+
+async def test_F03_the_key_of_a_creation_is_free_for_the_thread_that_it_made() -> None:
+    """What is sent with it later is neither lost nor taken for a part of the creation."""
+    async with a_thread() as thread:
+        world, client, key = thread.world, thread.client, {KEY: "n"}
+
+        async def ask(method: str, path: str, body: Json) -> httpx2.Response:
+            answer = await client.request(method, path, json=body, headers=key)
+            assert answer.status_code == 202, answer.text
+            await world.views.wait(await world.log.end())
+            return answer
+
+        full = {"settings": {**NEW["settings"], "thinking": "high"}, "message": SAYS}
+        made = await ask("POST", "/v1/threads", full)
+        path = made.headers["location"]
+        await client.patch(path, json={"thinking": "low"})
+        await world.views.wait(await world.log.end())
+        await ask("PATCH", path, full["settings"])
+        await ask("POST", f"{path}/messages", {**SAYS, "content": "another"})
+        again = await ask("POST", "/v1/threads", full)
+        assert again.json() == made.json(), "a repeat is a repeat, whatever came between"
+        settings = [b.thinking for b in world.bodies(ThreadConfigured)][1:]
+        assert settings == ["high", "low", "high"]
+        assert thread.accepted("message.received") == 2
+
+
+async def test_F03_a_message_with_the_key_of_a_creation_is_no_part_of_it() -> None:
+    async with a_thread() as thread:
+        made = await thread.client.post("/v1/threads", json=NEW, headers={KEY: "n"})
+        await thread.world.views.wait(await thread.world.log.end())
+        path = made.headers["location"]
+        sent = await thread.client.post(f"{path}/messages", json=SAYS, headers={KEY: "n"})
+        assert sent.status_code == 202
+        await thread.world.views.wait(await thread.world.log.end())
+        again = await thread.client.post("/v1/threads", json=NEW, headers={KEY: "n"})
+        assert (again.status_code, again.json()) == (202, made.json())
 
 
 async def test_F03_of_a_hundred_at_once_with_one_key_one_event_comes() -> None:
