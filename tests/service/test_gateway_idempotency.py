@@ -206,6 +206,30 @@ async def test_F03_a_key_that_is_being_answered_is_in_flight() -> None:
             assert again.json()["event_id"] == first.result().json()["event_id"]
 
 
+async def test_F03_a_reject_that_lost_its_race_says_that_its_key_is_used_up() -> None:
+    """It passed the look at the views, and met a turn in the fold: void, and there for ever."""
+    async with a_thread() as thread:
+        world = thread.world
+        log, says = HeldLog(world.log), {"content": "late"}
+        async with asking(replace(gateway_ports(world), log=log)) as client:
+            late = asyncio.create_task(
+                client.post(f"{thread.path}/messages", json=says, headers={KEY: "late"})
+            )
+            await asyncio.wait_for(log.began.wait(), DEADLINE_S)
+            assert (await thread.post("/messages", SAYS, "first")).status_code == 202
+            log.may_go_on.set()
+            answers = [await late]
+        answers.append(await thread.post("/messages", says, "late"))
+        for answer in answers:
+            problem = problem_in(answer.status_code, answer.headers, answer.content)
+            assert (answer.status_code, problem["code"]) == (409, "turn_open")
+            assert "used up" in problem["detail"]
+            assert "new key" in problem["detail"]
+        assert world.told().count("message.received!turn_open") == 1
+        met = await thread.post("/messages", says, "another")
+        assert (met.status_code, "used up" in met.text) == (409, False), "nothing was appended"
+
+
 async def test_F03_without_a_key_two_requests_are_two_events() -> None:
     async with a_thread() as thread:
         one, two = [await thread.post("/messages", SAYS) for _ in range(2)]

@@ -80,14 +80,21 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
     "not_found": Problem(404, "Not found", "absent, or another tenant's: the answer is the same"),
     "method_not_allowed": Problem(405, "Method not allowed", "the path takes another method"),
     "body_timeout": Problem(408, "Too slow", "the request did not arrive in time"),
-    "turn_open": Problem(409, "A turn is open", "`reject` met an open turn or a queued message"),
+    "turn_open": Problem(
+        409,
+        "A turn is open",
+        "`reject` met an open turn or a queued message; where `detail` says that the message was "
+        "judged, it is in the log as void, and only a new key sends it again",
+    ),
     "thread_newer": Problem(
         409, "Newer thread", "a newer version stopped the thread: upgrade this one"
     ),
     "idempotency_in_flight": Problem(
         409, "In flight", "a request with this key is being answered", retryable=True
     ),
-    "void": Problem(409, "Void", "the event is in the log and was judged void"),
+    "void": Problem(
+        409, "Void", "it is in the log and was judged void: its key is used up, draw a new one"
+    ),
     "conflict": Problem(409, "Conflict", "the state moved on since it was read"),
     "late": Problem(409, "Too late", "the time for it had passed: nothing was started"),
     "cursor_unknown": Problem(
@@ -109,7 +116,11 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
     "model_failed": Problem(502, "The model failed", "a request to a model failed"),
     "transient": Problem(503, "Not available now", "it may work later", retryable=True),
     "log_unavailable": Problem(
-        503, "Log not available", "the log takes no appends now; nothing is kept", retryable=True
+        503,
+        "Log not available",
+        "the log did not acknowledge; nothing is kept aside, but after a timeout it may be in the "
+        "log: repeat it with the same key",
+        retryable=True,
     ),
     "locked": Problem(503, "Locked", "another runtime holds the log", retryable=True),
     "overloaded": Problem(503, "Overloaded", "too many connections at once", retryable=True),
