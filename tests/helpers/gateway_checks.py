@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -71,6 +72,7 @@ class Live:
     port: int
     waits: Counter[TenantId]
     """Requests that wait, by tenant."""
+    streams: Counter[TenantId]
     held: Held
 
     async def raw(self, data: bytes) -> Answer:
@@ -119,6 +121,17 @@ class Live:
         return await self.world.log.end()
 
 
+async def deaf(port: int, data: bytes) -> socket.socket:
+    """A client that has sent these bytes and reads nothing."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    client.setblocking(False)
+    await loop.sock_connect(client, ("127.0.0.1", port))
+    await loop.sock_sendall(client, data)
+    return client
+
+
 @asynccontextmanager
 async def live(
     options: GatewayOptions | None = None, *, views: Views | None = None
@@ -134,7 +147,7 @@ async def live(
         state = app._app.state  # type: ignore[attr-defined]  # the edge holds the application
         server = GatewayServer(app, [listener], grace_s=1.0, stopping=ports.stopping)
         try:
-            yield Live(world, ports, port, state.waits, state.held)
+            yield Live(world, ports, port, state.waits, state.streams, state.held)
         finally:
             await server.stop()
 

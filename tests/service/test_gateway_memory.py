@@ -1,15 +1,13 @@
 """What clients make a gateway hold: bodies that never end, answers that nobody reads, scans."""
 
-import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.helpers.events import LOCAL
-from tests.helpers.gateway_checks import MODEL, Live, live
+from tests.helpers.gateway_checks import MODEL, Live, deaf, live
 from tests.helpers.gateway_world import OTHER_TOKEN, TOKEN
 from tests.helpers.raw_http import until
 
@@ -24,17 +22,6 @@ async def small(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     monkeypatch.setattr("threadlog.gateway.large.HELD_BYTES_TENANT_MAX", BOUND)
     async with live() as gateway:
         yield gateway
-
-
-async def deaf(gateway: Live, data: bytes) -> socket.socket:
-    """A client that has sent these bytes and reads nothing."""
-    loop = asyncio.get_running_loop()
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    client.setblocking(False)
-    await loop.sock_connect(client, ("127.0.0.1", gateway.port))
-    await loop.sock_sendall(client, data)
-    return client
 
 
 async def is_over(gateway: Live, method: str, target: str, body: bytes | None = None) -> bool:
@@ -57,7 +44,9 @@ async def test_F86_bodies_that_never_end_are_bounded_for_each_tenant(
     async with small(monkeypatch) as gateway:
         body = json.dumps({"title": "a" * LARGE}).encode()
         head = f"POST /v1/threads HTTP/1.1\r\n{HEAD}Content-Length: {len(body) + 1}\r\n\r\n"
-        clients = [await deaf(gateway, head.encode() + body) for _ in range(BOUND // len(body))]
+        clients = [
+            await deaf(gateway.port, head.encode() + body) for _ in range(BOUND // len(body))
+        ]
         await until(lambda: gateway.held.by_tenant[LOCAL] == len(clients) * len(body))
         before = await gateway.end()
         assert await is_over(gateway, "POST", "/v1/threads", body)
@@ -76,7 +65,7 @@ async def test_F86_a_body_counts_as_long_as_its_request_waits(
         asked = {"settings": {"model": MODEL}, "message": {"content": "x" * LARGE}}
         body = json.dumps(asked).encode()
         head = f"POST /v1/threads?wait=60 HTTP/1.1\r\n{HEAD}Content-Length: {len(body)}\r\n\r\n"
-        client = await deaf(gateway, head.encode() + body)
+        client = await deaf(gateway.port, head.encode() + body)
         await until(lambda: bool(gateway.waits))
         assert gateway.held.by_tenant[LOCAL] == len(body)
         client.close()
@@ -96,7 +85,7 @@ async def test_F86_pages_that_nobody_reads_are_bounded_for_each_tenant(
             receipt = json.loads(sent.body)["receipt"]
             await gateway.ask("GET", f"/v1/threads/{thread}?receipt={receipt}")
         page = f"/v1/threads/{thread}/events?types=message.received&limit=1"
-        clients = [await deaf(gateway, f"GET {page} HTTP/1.1\r\n{HEAD}\r\n".encode())]
+        clients = [await deaf(gateway.port, f"GET {page} HTTP/1.1\r\n{HEAD}\r\n".encode())]
         await until(lambda: gateway.held.total > 5 * 60_000)
         assert await is_over(gateway, "GET", page)
         assert not await is_over(gateway, "GET", f"/v1/threads/{thread}")

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.raw_http import Client, Served, get, post, serving, until
+from tests.helpers.gateway_checks import deaf
+from tests.helpers.raw_http import Client, get, post, serving, until
 from threadlog.gateway.connection import GatewayConnection
 from threadlog.gateway.peers import ConnectionBounds
 from threadlog.limits import BODY_HELD_BYTES, KIB, WRITE_PIECE_BYTES
@@ -37,23 +37,12 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[GatewayConnection]:
     return taken
 
 
-async def deaf(served: Served, path: str) -> socket.socket:
-    """A client that asks and never reads."""
-    loop = asyncio.get_running_loop()
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    client.setblocking(False)
-    await loop.sock_connect(client, ("127.0.0.1", served.port))
-    await loop.sock_sendall(client, get(path))
-    return client
-
-
 async def test_500_clients_that_never_read_cost_little_and_are_cut(
     held: list[GatewayConnection], caplog: pytest.LogCaptureFixture
 ) -> None:
     before_kib = resident_kib()
     async with serving(replace(QUICK, write_s=3.0)) as served:
-        clients = await asyncio.gather(*(deaf(served, "/stream") for _ in range(CLIENTS)))
+        clients = await asyncio.gather(*(deaf(served.port, get("/stream")) for _ in range(CLIENTS)))
         await until(lambda: all(c.flow.write_paused for c in held) and len(held) == CLIENTS)
         for connection in held:
             assert 0 < connection.transport.get_write_buffer_size() <= WRITE_PIECE_BYTES + 16
@@ -72,7 +61,7 @@ async def test_an_answer_that_nobody_reads_does_not_keep_its_connection(
     held: list[GatewayConnection],
 ) -> None:
     async with serving(QUICK) as served:
-        client = await deaf(served, "/big")
+        client = await deaf(served.port, get("/big"))
         await until(lambda: served.app.left)
         await until(held[0].transport.is_closing)
         assert held[0].transport.get_write_buffer_size() == 0

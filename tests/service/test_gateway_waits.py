@@ -1,15 +1,17 @@
-"""Requests that wait: how many a tenant may have, and what ends one before its time."""
+"""Requests that wait or have no end: how many a tenant may have, and what ends them."""
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.helpers.gateway_checks import MODEL, Live, live
+from tests.helpers.gateway_checks import MODEL, Live, deaf, live
 from tests.helpers.gateway_world import OTHER_TOKEN, TOKEN, DictKeys
 from tests.helpers.raw_http import Answer, Client, until
+from threadlog.gateway.connection import GatewayConnection
 from threadlog.gateway.ports import GatewayOptions
 
 GO = {"settings": {"model": MODEL}, "message": {"content": "go"}}
@@ -121,3 +123,43 @@ async def test_F94_a_wait_ends_with_its_key(monkeypatch: pytest.MonkeyPatch) -> 
         assert (refused.status, json.loads(refused.body)["code"]) == (401, "unauthenticated")
         for client in waiting:
             client.close()
+
+
+async def _rest(client: socket.socket) -> None:
+    while await asyncio.get_running_loop().sock_recv(client, 4_096):
+        pass
+
+
+async def test_F94_a_stream_that_is_read_slowly_ends_with_its_key_in_the_middle_of_a_page(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever does not read is not told, and gets nothing of what was not sent yet."""
+    monkeypatch.setattr("threadlog.gateway.streams.STREAM_AUTH_MS", 100)
+    stuck: list[GatewayConnection] = []
+    pause = GatewayConnection.pause_writing
+
+    def noted(self: GatewayConnection) -> None:
+        stuck.append(self)
+        pause(self)
+
+    monkeypatch.setattr(GatewayConnection, "pause_writing", noted)
+    async with live() as gateway:
+        thread = await gateway.thread()
+        said = json.dumps({"content": "\x01" * 60_000, "delivery": "next_turn"}).encode()
+        kind = [("Content-Type", "application/json")]
+        path = f"/v1/threads/{thread}/messages"
+        sent = [await gateway.ask("POST", path, said, kind) for _ in range(4)]
+        receipt = json.loads(sent[-1].body)["receipt"]
+        target = f"/v1/threads/{thread}/stream?since=-1&receipt={receipt}"
+        head = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        client = await deaf(gateway.port, head.encode())
+        await until(lambda: bool(stuck) and stuck[-1].flow.write_paused)
+        keys = gateway.ports.keys
+        assert isinstance(keys, DictKeys)
+        del keys.tokens[TOKEN]
+        async with asyncio.timeout(SOON_S):
+            await until(lambda: not sum(gateway.streams.values()))
+            with pytest.raises(ConnectionResetError):
+                await _rest(client)
+        client.close()
+    assert not [record.getMessage() for record in caplog.records]

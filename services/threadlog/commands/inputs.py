@@ -234,7 +234,7 @@ def void_error(thread: ThreadId, reason: str | None) -> ConflictError | CorruptE
         return CorruptError(f"thread {thread} was {_STOPPED}")
     if reason == "turn_open":
         return TurnOpenError(
-            "a turn was open when this message was judged, and its idempotency key is used up: once "
-            "no turn is open send it with a new key, or send it with next_turn and a new key"
+            "a turn was open when this message was judged, and its idempotency key is used up: "
+            "send it with a new key, once no turn is open or with next_turn"
         )
     return VoidError(f"not accepted: {reason}; a new request needs a new idempotency key")

@@ -8,6 +8,7 @@ in the process. No client makes an error in the log, or keeps its place by doing
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -155,6 +156,13 @@ class GatewayConnection(H11Protocol):
         if self.cycle is not None:
             self.cycle.lose()
         self.transport.abort()
+
+    def discard(self) -> None:
+        """It is gone at once: what the system still holds of it for the client, too."""
+        own = self.transport.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.cut()
 
     # What comes in
 

@@ -114,7 +114,7 @@ class _Stream(Response):
         _check_room(self._streams, reader)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends frames, and minds at the same time whether anybody is there."""
+        """Sends frames, and minds at the same time whether anybody is there who may have them."""
         tenant, meter = self._reader.credential.tenant, self._reader.ports.meter
         self._streams[tenant] += 1
         meter.stream_began(self._wanted.resume)
@@ -122,14 +122,20 @@ class _Stream(Response):
         try:
             sending = asyncio.create_task(self._send(send))
             leaving = asyncio.create_task(until_gone(receive))
+            expiring = asyncio.create_task(_until_over(self._reader))
+            tasks = (sending, leaving, expiring)
             try:
-                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if sending.done():
                     ended = sending.result()
+                elif expiring.done():
+                    ended = "reauthorise"
+                    # Its client does not read. The wire ends it in the middle, as is meant.
+                    scope["state"]["is_cut"] = True
             finally:
-                for task in (sending, leaving):
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(sending, leaving, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
         except OSError:
             pass  # the client is gone, or did not read for too long
         finally:
@@ -164,6 +170,13 @@ def _check_room(streams: Counter[TenantId], reader: Caller) -> None:
             limit="streams",
             retry_after_s=5,
         )
+
+
+async def _until_over(reader: Caller) -> None:
+    """The key is valid no longer, and the stream has had time to say so and end."""
+    while reader.ports.keys.is_valid(reader.credential):
+        await asyncio.sleep(STREAM_AUTH_MS / 1_000)
+    await asyncio.sleep(STREAM_AUTH_MS / 1_000)
 
 
 class _Leaving(Exception):
@@ -331,11 +344,11 @@ class _Watch:
     async def _range(self, last: int | None) -> AsyncIterator[bytes]:
         """The events behind the last one that was sent, up to `last`, or to the present head."""
         while last is None or self._at < last:
-            self._check()
             wanted = self._page if last is None else min(self._page, last - self._at)
             pieces, is_last = fitting(await self._read(self._at + 1, self._at + wanted), wanted)
             size = sum(len(frame.data) for frame in pieces)
             for frame in pieces:
+                self._check()
                 yield self._event(frame)
             if is_last:
                 return
