@@ -144,6 +144,9 @@ process; few enough that no tenant has every connection of a process that may op
 PAGE_EVENTS_DEFAULT = 50
 PAGE_BYTES_MAX = 256 * KIB
 """Events of one page, encoded; a page has at least one event, however large."""
+SCANNED_EVENTS_MAX = 4 * READ_EVENTS_MAX
+SCANNED_BYTES_MAX = 8 * MIB
+"""Events that a filter by type looks at for one page; one event more, however large."""
 THREADS_SCANNED_MAX = 2_000
 """Threads that a filter looks at for one page."""
 PROMPT_BYTES_MAX = 8 * MIB

@@ -105,3 +105,30 @@ async def test_F86_every_large_answer_counts(monkeypatch: pytest.MonkeyPatch) ->
         gateway.held.add(LOCAL, -BOUND)
         assert not any([await is_over(gateway, "GET", path) for path in paths])
         await until(lambda: not gateway.held.total)
+
+
+@pytest.mark.parametrize("way", ["since=-1", "before=1000"])
+async def test_F86_a_filter_that_fits_nothing_looks_at_so_many_bytes_for_a_page(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("threadlog.gateway.events.SCANNED_BYTES_MAX", 150_000)
+    async with live() as gateway:
+        thread = await gateway.thread()
+        kind = [("Content-Type", "application/json")]
+        said = json.dumps({"content": "x" * 50_000, "delivery": "next_turn"}).encode()
+        path = f"/v1/threads/{thread}/messages"
+        sent = [await gateway.ask("POST", path, said, kind) for _ in range(8)]
+        receipt = json.loads(sent[-1].body)["receipt"]
+        name, at = way.split("=")
+        pages = found = 0
+        while True:
+            query = f"{name}={at}&types=thread.created&limit=1&receipt={receipt}"
+            page = json.loads(
+                (await gateway.ask("GET", f"/v1/threads/{thread}/events?{query}")).body
+            )
+            pages, found = pages + 1, found + len(page["events"])
+            if not page["has_more"]:
+                break
+            assert page["next"] != at
+            at = page["next"]
+        assert (pages, found) == (3 if name == "before" else 4, 1)
