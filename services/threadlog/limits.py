@@ -199,6 +199,8 @@ BODY_READ_MS = 30_000
 """From the end of the head to the end of the body."""
 STREAM_WRITE_MS = 30_000
 """How long a client may leave what the server holds for it unread; then it is cut."""
+CLIENT_GONE_MS = 4 * STREAM_WRITE_MS
+"""How long the system may hold something for a client that takes nothing; then it is gone."""
 WRITE_PIECE_BYTES = 64 * KIB
 """What the process holds of an answer for one connection: the next piece waits until it is gone."""
 SEND_BUFFER_BYTES = 128 * KIB

@@ -121,11 +121,11 @@ class Live:
         return await self.world.log.end()
 
 
-async def deaf(port: int, data: bytes) -> socket.socket:
-    """A client that has sent these bytes and reads nothing."""
+async def deaf(port: int, data: bytes, buffer_bytes: int = 4_096) -> socket.socket:
+    """A client that has sent these bytes and reads nothing; the system takes so much for it."""
     loop = asyncio.get_running_loop()
     client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
     client.setblocking(False)
     await loop.sock_connect(client, ("127.0.0.1", port))
     await loop.sock_sendall(client, data)

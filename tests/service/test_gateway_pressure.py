@@ -11,7 +11,13 @@ from tests.helpers.gateway_checks import deaf
 from tests.helpers.raw_http import Client, get, post, serving, until
 from threadlog.gateway.connection import GatewayConnection
 from threadlog.gateway.peers import ConnectionBounds
-from threadlog.limits import BODY_HELD_BYTES, KIB, WRITE_PIECE_BYTES
+from threadlog.limits import (
+    BODY_HELD_BYTES,
+    CLIENT_GONE_MS,
+    KIB,
+    STREAM_WRITE_MS,
+    WRITE_PIECE_BYTES,
+)
 
 CLIENTS = 500
 QUICK = ConnectionBounds(head_s=5.0, keep_alive_s=5.0, body_s=5.0, write_s=0.5, close_s=1.0)
@@ -78,6 +84,20 @@ async def test_a_reader_that_is_slow_but_reads_gets_everything() -> None:
             left -= len(await client.reader.read(262_144))
             await asyncio.sleep(0.02)
         assert await client.rest() == b""
+
+
+async def test_a_reader_that_is_slow_and_steady_is_not_taken_for_gone() -> None:
+    """100 KB/s through a small window: the system never sees a whole segment taken."""
+    loop, write_s = asyncio.get_running_loop(), 1.5
+    bounds = replace(QUICK, write_s=write_s, gone_s=write_s * CLIENT_GONE_MS / STREAM_WRITE_MS)
+    async with serving(bounds) as served:
+        client = await deaf(served.port, get("/stream"), 32_768)
+        ends_s = loop.time() + 2 * write_s
+        while loop.time() < ends_s:
+            assert await loop.sock_recv(client, 4_096)
+            await asyncio.sleep(0.04)
+        assert not served.app.left
+        client.close()
 
 
 async def test_a_body_that_nobody_takes_stays_where_it_is(held: list[GatewayConnection]) -> None:

@@ -101,7 +101,9 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
         410, "Unknown cursor", "beyond the head: `oldest_seq` to `head_seq` can be read"
     ),
     "body_too_large": Problem(413, "Body too large", "more bytes than a request may have"),
-    "media_type": Problem(415, "Not JSON", "a body that is not `application/json`"),
+    "media_type": Problem(
+        415, "Not JSON", "a body that is not `application/json`, or is encoded once more"
+    ),
     "idempotency_mismatch": Problem(
         422, "Another body", "the idempotency key was used before with another body"
     ),
@@ -135,6 +137,7 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
 """Every code that an answer can have."""
 
 _BUGS: Final = 500
+_OF_SOME: Final = ("limit", "oldest_seq", "head_seq")
 _BY_STATUS: Final[Mapping[int, str]] = {
     400: "invalid_request",
     404: "not_found",
@@ -173,6 +176,12 @@ def problem_of_status(status: int, detail: str) -> ProblemBody:
     known = _BY_STATUS.get(status)
     code = known or ("invalid_request" if status < _BUGS else "internal")
     return _body(code, detail).model_copy(update={"status": status})
+
+
+def problem_text(problem: ProblemBody) -> str:
+    """The document: what only some problems have is a member of theirs alone."""
+    left_out = {name for name in _OF_SOME if getattr(problem, name) is None}
+    return problem.model_dump_json(exclude=left_out)
 
 
 def error_of(problem: ProblemBody) -> ThreadlogError:

@@ -18,7 +18,7 @@ import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from threadlog.api.problems import PROBLEM_TYPE, problem_of_status
+from threadlog.api.problems import PROBLEM_TYPE, problem_of_status, problem_text
 from threadlog.clock import Clock
 from threadlog.gateway.exchange import Exchange
 from threadlog.gateway.peers import Peers
@@ -29,7 +29,6 @@ from threadlog.limits import (
     CLOSE_READ_BYTES,
     HEADER_BYTES_MAX,
     SEND_BUFFER_BYTES,
-    STREAM_WRITE_MS,
     WIRE_EVENTS_MAX,
 )
 
@@ -70,9 +69,11 @@ class GatewayConnection(H11Protocol):
         with contextlib.suppress(OSError):
             own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         if own.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
-            # Behind a network that swallows everything nobody says that the client is gone.
+            # Behind a network that swallows everything nobody says that the client is gone. One
+            # that reads little at a time looks so, too: it has several times as long as a piece.
+            gone_ms = int(self._bounds.gone_s * 1_000)
             with contextlib.suppress(OSError):
-                own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STREAM_WRITE_MS)
+                own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, gone_ms)
         if self.is_stopping:
             self.cut()
         elif self._peers.enter(self):
@@ -285,7 +286,7 @@ class GatewayConnection(H11Protocol):
             if cycle.response_started:
                 self.cut()
                 return
-        body = problem_of_status(status, detail).model_dump_json().encode()
+        body = problem_text(problem_of_status(status, detail)).encode()
         head = [
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
             f"Date: {self._date().decode()}",

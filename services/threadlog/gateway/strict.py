@@ -130,13 +130,16 @@ def check_query(request: Request, known: set[str]) -> None:
 async def read_body(request: Request, room: Room) -> bytes:
     """The body, whole; `room` grows with it.
 
-    Raises:  MediaTypeError: it is not said to be JSON. BodyTooLargeError. BodyTimeoutError.
+    Raises:  MediaTypeError: it is not said to be plain JSON. BodyTooLargeError. BodyTimeoutError.
              QuotaError: the tenant's other bodies and answers leave no room for it.
     """
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().replace('"', "")
     if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
         raise MediaTypeError("the body must be JSON: Content-Type: application/json")
+    codings = request.headers.getlist("content-encoding")
+    if any(coding.strip().lower() != "identity" for coding in codings):
+        raise MediaTypeError("the body must be JSON as it is, without a Content-Encoding")
     said = request.headers.get("content-length", "0")
     # A longer number than that is no length of a body either.
     if not (said.isascii() and said.isdecimal()) or len(said) > len(str(BODY_BYTES_MAX)) + 1:
