@@ -138,22 +138,32 @@ REQUESTS_PER_MINUTE = 6_000
 """Default for a tenant, in each gateway process."""
 STREAMS_PER_TENANT = 1_000
 """Default for a tenant, in each gateway process."""
+WAITS_PER_TENANT = 256
+"""Requests that wait for a turn, a receipt or a cursor: default for a tenant, in each gateway
+process; few enough that no tenant has every connection of a process that may open 1,024 files."""
 PAGE_EVENTS_DEFAULT = 50
 PAGE_BYTES_MAX = 256 * KIB
 """Events of one page, encoded; a page has at least one event, however large."""
+SCANNED_EVENTS_MAX = 4 * READ_EVENTS_MAX
+SCANNED_BYTES_MAX = 8 * MIB
+"""Events that a filter by type looks at for one page; one event more, however large."""
 THREADS_SCANNED_MAX = 2_000
 """Threads that a filter looks at for one page."""
 PROMPT_BYTES_MAX = 8 * MIB
 """A model request that is rebuilt over HTTP; it takes several times that while it is."""
 HELD_BYTES_TENANT_MAX = 64 * MIB
 HELD_BYTES_MAX = 256 * MIB
-"""Large answers (blobs, prompts) that clients have not read yet, in each gateway process."""
+"""Bodies that come in or are in use, and large answers that are not read yet, in each gateway."""
+SMALL_ANSWER_BYTES = 64 * KIB
+"""An answer up to here is one piece of the wire, and does not count."""
 USAGE_LINES_MAX = 10_000
 """Groups of one usage report over HTTP."""
 WAIT_S_MAX = 60
 """How long an answer may be put off until a turn has ended, seconds."""
 RECEIPT_MS = 10_000
 """How long a read waits until the views have passed a receipt, or have reached a cursor."""
+WAIT_LEFT_MS = 1_000
+"""How long a wait goes on for a client that sends nothing more: it may still read its answer."""
 STREAM_FRAMES_MAX = 256
 STREAM_BYTES_MAX = 1 * MIB
 """What waits for one reader of a stream; then deltas are left out, then it is told to come back."""
@@ -189,6 +199,8 @@ BODY_READ_MS = 30_000
 """From the end of the head to the end of the body."""
 STREAM_WRITE_MS = 30_000
 """How long a client may leave what the server holds for it unread; then it is cut."""
+CLIENT_GONE_MS = 4 * STREAM_WRITE_MS
+"""How long the system may hold something for a client that takes nothing; then it is gone."""
 WRITE_PIECE_BYTES = 64 * KIB
 """What the process holds of an answer for one connection: the next piece waits until it is gone."""
 SEND_BUFFER_BYTES = 128 * KIB
@@ -309,6 +321,8 @@ until a quarter is left."""
 assert INLINE_BYTES_MAX + 64 * KIB < EVENT_BYTES_MAX
 assert OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES < INLINE_BYTES_MAX
 assert COMMAND_BYTES_MAX < MESSAGE_BYTES_MAX
+assert SMALL_ANSWER_BYTES <= WRITE_PIECE_BYTES
+assert 8 * BODY_BYTES_MAX < HELD_BYTES_TENANT_MAX
 assert OUTPUT_BYTES_MAX < HELD_BYTES_TENANT_MAX < HELD_BYTES_MAX
 assert 6 * PROMPT_BYTES_MAX < HELD_BYTES_TENANT_MAX
 assert COMMAND_BYTES_MAX < FILE_KEPT_BYTES_MAX <= FILE_BYTES_MAX < SANDBOX_FILE_BYTES_MAX
@@ -327,6 +341,8 @@ assert CALLS_PER_STEP_MAX < APPEND_EVENTS_MAX // 2
 assert SANDBOX_START_MS < CLAIM_TTL_MS < DRAIN_TIMEOUT_MS
 assert KEYS_MAX * 512 <= KEYS_FILE_BYTES_MAX  # the longest record has 490
 assert REFUSALS_MAX < CONNECTIONS_MAX
+assert WAITS_PER_TENANT < CONNECTIONS_MAX // 8
+assert WAIT_LEFT_MS < RECEIPT_MS < WAIT_S_MAX * 1_000
 assert METHOD_CHARS_MAX < TARGET_BYTES_MAX < HEADER_BYTES_MAX
 assert BODY_BYTES_MAX < CLOSE_READ_BYTES
 assert CLOSE_READ_MS < GATEWAY_GRACE_MS < HEAD_MS < BODY_READ_MS < KEEP_ALIVE_MS

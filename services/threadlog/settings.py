@@ -204,6 +204,7 @@ class GatewaySettings(Section):
     models: _Listed[Annotated[str, Field(pattern=r"^[^\s/]+/\S+$")]] = ()
     requests_per_minute: int = Field(default=6_000, ge=1)
     streams_per_tenant: int = Field(default=1_000, ge=1)
+    waits_per_tenant: int = Field(default=256, ge=1)
 
 
 class _Provider(BaseSettings):

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,8 +18,10 @@ from tests.helpers.service_world import World
 from threadlog.api.problems import PROBLEM_TYPE, PROBLEMS
 from threadlog.gateway.app import create_app
 from threadlog.gateway.edge import Edge
+from threadlog.gateway.large import Held
 from threadlog.gateway.ports import GatewayOptions, GatewayPorts
 from threadlog.gateway.server import GatewayServer
+from threadlog.ids import TenantId
 from threadlog.ports.views import Views
 
 MODEL = {"provider": "scripted", "name": "small"}
@@ -66,6 +70,10 @@ class Live:
     world: World
     ports: GatewayPorts
     port: int
+    waits: Counter[TenantId]
+    """Requests that wait, by tenant."""
+    streams: Counter[TenantId]
+    held: Held
 
     async def raw(self, data: bytes) -> Answer:
         """What comes back for these bytes, on a connection of their own."""
@@ -113,6 +121,17 @@ class Live:
         return await self.world.log.end()
 
 
+async def deaf(port: int, data: bytes, buffer_bytes: int = 4_096) -> socket.socket:
+    """A client that has sent these bytes and reads nothing; the system takes so much for it."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    client.setblocking(False)
+    await loop.sock_connect(client, ("127.0.0.1", port))
+    await loop.sock_sendall(client, data)
+    return client
+
+
 @asynccontextmanager
 async def live(
     options: GatewayOptions | None = None, *, views: Views | None = None
@@ -123,9 +142,12 @@ async def live(
         ports = ports if views is None else replace(ports, views=views)
         listener = loopback()
         port = listener.getsockname()[1]
-        server = GatewayServer(create_app(ports), [listener], grace_s=1.0, stopping=ports.stopping)
+        app = create_app(ports)
+        assert isinstance(app, Edge)
+        state = app._app.state  # type: ignore[attr-defined]  # the edge holds the application
+        server = GatewayServer(app, [listener], grace_s=1.0, stopping=ports.stopping)
         try:
-            yield Live(world, ports, port)
+            yield Live(world, ports, port, state.waits, state.streams, state.held)
         finally:
             await server.stop()
 

@@ -184,6 +184,7 @@ class Answer:
         assert problem["status"] == self.status
         assert problem["type"] == f"urn:threadlog:problem:{problem['code']}"
         assert {"title", "detail", "retryable"} < set(problem)
+        assert not {"limit", "oldest_seq", "head_seq"} & set(problem)
         code = problem["code"]
         assert isinstance(code, str)
         return code

@@ -112,11 +112,12 @@ NAMELESS: frozenset[Route] = frozenset(
         ("GET", "/v1/models"),
         ("POST", "/v1/threads"),
         ("POST", "/v1/sign-in"),
-        ("POST", "/v1/sign-out"),
     }
 )
 """Nothing that a tenant has can be named there."""
-OPEN: frozenset[Route] = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
+OPEN: frozenset[Route] = frozenset(
+    {("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/v1/sign-out")}
+)
 """Whoever asks may: they say nothing of any tenant."""
 
 SCOPE_OF: dict[Route, Scope | None] = {

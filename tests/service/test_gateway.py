@@ -19,7 +19,7 @@ from threadlog.bootstrap.gateway import LocalUser, embedded_ports
 from threadlog.bootstrap.keys import open_keys
 from threadlog.commands.inputs import intent_of
 from threadlog.commands.making import Maker
-from threadlog.commands.requests import Appended
+from threadlog.commands.requests import Appended, NewMessage
 from threadlog.events.content import TextPart
 from threadlog.gateway.app import create_app
 from threadlog.gateway.parameters import receipt_text
@@ -326,6 +326,43 @@ async def test_a_page_of_a_named_origin_may_ask(tmp_path: Path) -> None:
         assert preflight.status_code == 200
         refused = await client.get("/v1/info", headers={"Origin": "https://other.example"})
         assert refused.status_code == 403
+        assert "access-control-allow-origin" not in refused.headers
+
+
+async def test_a_page_of_a_named_origin_can_read_every_refusal(tmp_path: Path) -> None:
+    page = "https://app.example"
+    asked = {"Origin": page, "Access-Control-Request-Method": "POST"}
+    async with served(tmp_path, DONE, gateway={"origins": (page,)}) as (client, _):
+        for method, path, headers in [
+            ("GET", "/v1/%69nfo", {"Origin": page}),
+            ("GET", "/v1/nothing", {"Origin": page}),
+            ("GET", "/v1/info", {"Origin": page, "Authorization": "Bearer x"}),
+            ("GET", "/v1/info", {"Origin": page, "Host": "other.example"}),
+            ("OPTIONS", "/v1/threads", {**asked, "Access-Control-Request-Method": "DELETE"}),
+            ("OPTIONS", "/v1/threads", {**asked, "Access-Control-Request-Headers": "x-other"}),
+        ]:
+            refused = await client.request(method, path, headers=headers)
+            assert refused.headers["access-control-allow-origin"] == page
+            assert refused.json()["status"] == refused.status_code >= 400
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert refused.headers["cache-control"] == "no-store"
+        traced = {**asked, "Access-Control-Request-Headers": "traceparent"}
+        assert (await client.options("/v1/threads", headers=traced)).status_code == 200
+
+
+async def test_signing_out_takes_the_cookie_away_whatever_is_in_it(tmp_path: Path) -> None:
+    """A key that was revoked is in a cookie still, which no script of the page can take away."""
+    async with served(tmp_path, DONE) as (client, _):
+        del client.headers["Authorization"]
+        for headers in ({}, {"Cookie": "threadlog_key=revoked"}, {"Cookie": "threadlog_key=a b"}):
+            answer = await client.post("/v1/sign-out", headers=headers)
+            assert answer.status_code == 204
+            cookie = answer.headers["set-cookie"].lower()
+            assert cookie.startswith('threadlog_key="";')
+            assert "max-age=0" in cookie
+            assert "path=/v1" in cookie
+        stranger = await client.post("/v1/sign-out", headers={"Origin": "https://other.example"})
+        assert stranger.status_code == 403
 
 
 async def test_the_deliveries_that_are_not_there_yet_are_refused_by_name(tmp_path: Path) -> None:
@@ -345,7 +382,8 @@ async def test_a_receipt_tells_that_another_body_is_in_force(tmp_path: Path) -> 
         sent = (await client.post("/v1/threads", json=NEW, headers={"Idempotency-Key": "k"})).json()
         thread = ThreadId(sent["thread_id"])
         await got(client, f"/v1/threads/{thread}", receipt=sent["receipt"])
-        other = maker.message(thread, (TextPart(text="another"),), "reject", "k", Seq(-1))
+        said = await maker.content(NewMessage((TextPart(text="another"),), "reject"))
+        other = maker.message(thread, said, "k", Seq(-1), is_first=True)
         [late] = await ports.log.append([other])
         done = Appended(thread, other.event_id, late.position, intent=intent_of(other))
         assert other.event_id == sent["event_id"]

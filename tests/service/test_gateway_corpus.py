@@ -126,6 +126,14 @@ async def test_F86_C19_a_good_request_behind_two_lengths_is_never_answered() -> 
         assert await gateway.end() == 0
 
 
+async def test_F86_a_body_that_is_encoded_is_not_read() -> None:
+    async with live() as gateway:
+        for coding, status in (("gzip", 415), ("identity, gzip", 415), ("Identity", 202)):
+            kinds = [*JSON_BODY, ("Content-Encoding", coding)]
+            answer = await gateway.ask("POST", "/v1/threads", b"{}", kinds)
+            judged(answer, frozenset([status]), "media_type" if status == 415 else None)
+
+
 async def test_F86_C22_a_form_of_a_megabyte_is_not_read_as_one() -> None:
     kinds = [("Content-Type", "application/x-www-form-urlencoded")]
     async with live() as gateway:

@@ -15,6 +15,7 @@ from tests.helpers.raw_http import DEADLINE_S
 from tests.helpers.service_world import World
 from tests.helpers.tenants import NEW
 from threadlog.events.envelope import Event
+from threadlog.events.thread import ThreadConfigured
 from threadlog.limits import IDEMPOTENCY_KEY_CHARS_MAX
 from threadlog.ports.log import Appender, Receipt
 
@@ -131,6 +132,43 @@ async def test_F03_a_key_of_another_operation_or_thread_is_another_key() -> None
         assert (thread.accepted("message.received"), thread.accepted("thread.configured")) == (1, 2)
 
 
+async def test_F03_the_key_of_a_creation_is_free_for_the_thread_that_it_made() -> None:
+    """What is sent with it later is neither lost nor taken for a part of the creation."""
+    async with a_thread() as thread:
+        world, client, key = thread.world, thread.client, {KEY: "n"}
+
+        async def ask(method: str, path: str, body: Json) -> httpx2.Response:
+            answer = await client.request(method, path, json=body, headers=key)
+            assert answer.status_code == 202, answer.text
+            await world.views.wait(await world.log.end())
+            return answer
+
+        full = {"settings": {**NEW["settings"], "thinking": "high"}, "message": SAYS}
+        made = await ask("POST", "/v1/threads", full)
+        path = made.headers["location"]
+        await client.patch(path, json={"thinking": "low"})
+        await world.views.wait(await world.log.end())
+        await ask("PATCH", path, full["settings"])
+        await ask("POST", f"{path}/messages", {**SAYS, "content": "another"})
+        again = await ask("POST", "/v1/threads", full)
+        assert again.json() == made.json(), "a repeat is a repeat, whatever came between"
+        settings = [b.thinking for b in world.bodies(ThreadConfigured)][1:]
+        assert settings == ["high", "low", "high"]
+        assert thread.accepted("message.received") == 2
+
+
+async def test_F03_a_message_with_the_key_of_a_creation_is_no_part_of_it() -> None:
+    async with a_thread() as thread:
+        made = await thread.client.post("/v1/threads", json=NEW, headers={KEY: "n"})
+        await thread.world.views.wait(await thread.world.log.end())
+        path = made.headers["location"]
+        sent = await thread.client.post(f"{path}/messages", json=SAYS, headers={KEY: "n"})
+        assert sent.status_code == 202
+        await thread.world.views.wait(await thread.world.log.end())
+        again = await thread.client.post("/v1/threads", json=NEW, headers={KEY: "n"})
+        assert (again.status_code, again.json()) == (202, made.json())
+
+
 async def test_F03_of_a_hundred_at_once_with_one_key_one_event_comes() -> None:
     async with a_thread() as thread:
         answers = await asyncio.gather(*(thread.post("/messages", SAYS, "k") for _ in range(100)))
@@ -166,6 +204,30 @@ async def test_F03_a_key_that_is_being_answered_is_in_flight() -> None:
             assert (await first).status_code == 202
             again = await client.post("/v1/threads", json=NEW, headers=sent)
             assert again.json()["event_id"] == first.result().json()["event_id"]
+
+
+async def test_F03_a_reject_that_lost_its_race_says_that_its_key_is_used_up() -> None:
+    """It passed the look at the views, and met a turn in the fold: void, and there for ever."""
+    async with a_thread() as thread:
+        world = thread.world
+        log, says = HeldLog(world.log), {"content": "late"}
+        async with asking(replace(gateway_ports(world), log=log)) as client:
+            late = asyncio.create_task(
+                client.post(f"{thread.path}/messages", json=says, headers={KEY: "late"})
+            )
+            await asyncio.wait_for(log.began.wait(), DEADLINE_S)
+            assert (await thread.post("/messages", SAYS, "first")).status_code == 202
+            log.may_go_on.set()
+            answers = [await late]
+        answers.append(await thread.post("/messages", says, "late"))
+        for answer in answers:
+            problem = problem_in(answer.status_code, answer.headers, answer.content)
+            assert (answer.status_code, problem["code"]) == (409, "turn_open")
+            assert "used up" in problem["detail"]
+            assert "new key" in problem["detail"]
+        assert world.told().count("message.received!turn_open") == 1
+        met = await thread.post("/messages", says, "another")
+        assert (met.status_code, "used up" in met.text) == (409, False), "nothing was appended"
 
 
 async def test_F03_without_a_key_two_requests_are_two_events() -> None:

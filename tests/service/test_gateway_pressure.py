@@ -2,16 +2,22 @@
 
 import asyncio
 import logging
-import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.raw_http import Client, Served, get, post, serving, until
+from tests.helpers.gateway_checks import deaf
+from tests.helpers.raw_http import Client, get, post, serving, until
 from threadlog.gateway.connection import GatewayConnection
 from threadlog.gateway.peers import ConnectionBounds
-from threadlog.limits import BODY_HELD_BYTES, KIB, WRITE_PIECE_BYTES
+from threadlog.limits import (
+    BODY_HELD_BYTES,
+    CLIENT_GONE_MS,
+    KIB,
+    STREAM_WRITE_MS,
+    WRITE_PIECE_BYTES,
+)
 
 CLIENTS = 500
 QUICK = ConnectionBounds(head_s=5.0, keep_alive_s=5.0, body_s=5.0, write_s=0.5, close_s=1.0)
@@ -37,23 +43,12 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[GatewayConnection]:
     return taken
 
 
-async def deaf(served: Served, path: str) -> socket.socket:
-    """A client that asks and never reads."""
-    loop = asyncio.get_running_loop()
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    client.setblocking(False)
-    await loop.sock_connect(client, ("127.0.0.1", served.port))
-    await loop.sock_sendall(client, get(path))
-    return client
-
-
 async def test_500_clients_that_never_read_cost_little_and_are_cut(
     held: list[GatewayConnection], caplog: pytest.LogCaptureFixture
 ) -> None:
     before_kib = resident_kib()
     async with serving(replace(QUICK, write_s=3.0)) as served:
-        clients = await asyncio.gather(*(deaf(served, "/stream") for _ in range(CLIENTS)))
+        clients = await asyncio.gather(*(deaf(served.port, get("/stream")) for _ in range(CLIENTS)))
         await until(lambda: all(c.flow.write_paused for c in held) and len(held) == CLIENTS)
         for connection in held:
             assert 0 < connection.transport.get_write_buffer_size() <= WRITE_PIECE_BYTES + 16
@@ -72,7 +67,7 @@ async def test_an_answer_that_nobody_reads_does_not_keep_its_connection(
     held: list[GatewayConnection],
 ) -> None:
     async with serving(QUICK) as served:
-        client = await deaf(served, "/big")
+        client = await deaf(served.port, get("/big"))
         await until(lambda: served.app.left)
         await until(held[0].transport.is_closing)
         assert held[0].transport.get_write_buffer_size() == 0
@@ -89,6 +84,20 @@ async def test_a_reader_that_is_slow_but_reads_gets_everything() -> None:
             left -= len(await client.reader.read(262_144))
             await asyncio.sleep(0.02)
         assert await client.rest() == b""
+
+
+async def test_a_reader_that_is_slow_and_steady_is_not_taken_for_gone() -> None:
+    """100 KB/s through a small window: the system never sees a whole segment taken."""
+    loop, write_s = asyncio.get_running_loop(), 1.5
+    bounds = replace(QUICK, write_s=write_s, gone_s=write_s * CLIENT_GONE_MS / STREAM_WRITE_MS)
+    async with serving(bounds) as served:
+        client = await deaf(served.port, get("/stream"), 32_768)
+        ends_s = loop.time() + 2 * write_s
+        while loop.time() < ends_s:
+            assert await loop.sock_recv(client, 4_096)
+            await asyncio.sleep(0.04)
+        assert not served.app.left
+        client.close()
 
 
 async def test_a_body_that_nobody_takes_stays_where_it_is(held: list[GatewayConnection]) -> None:

@@ -21,6 +21,7 @@ def test_nothing_set_listens_on_loopback_and_names_nobody(
     assert (gateway.host, gateway.port) == ("127.0.0.1", None)
     assert gateway.origins == gateway.hosts == gateway.models == ()
     assert (gateway.requests_per_minute, gateway.streams_per_tenant) == (6_000, 1_000)
+    assert gateway.waits_per_tenant == 256
     assert settings.keys_file() == tmp_path / "keys.json"
 
 
@@ -53,6 +54,7 @@ def test_lists_have_commas_between_their_parts(monkeypatch: pytest.MonkeyPatch) 
         ("PORT", "65536"),
         ("REQUESTS_PER_MINUTE", "0"),
         ("STREAMS_PER_TENANT", "0"),
+        ("WAITS_PER_TENANT", "0"),
         ("HOST", ""),
     ],
 )

@@ -80,21 +80,30 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
     "not_found": Problem(404, "Not found", "absent, or another tenant's: the answer is the same"),
     "method_not_allowed": Problem(405, "Method not allowed", "the path takes another method"),
     "body_timeout": Problem(408, "Too slow", "the request did not arrive in time"),
-    "turn_open": Problem(409, "A turn is open", "`reject` met an open turn or a queued message"),
+    "turn_open": Problem(
+        409,
+        "A turn is open",
+        "`reject` met an open turn or a queued message; where `detail` says that the message was "
+        "judged, it is in the log as void, and only a new key sends it again",
+    ),
     "thread_newer": Problem(
         409, "Newer thread", "a newer version stopped the thread: upgrade this one"
     ),
     "idempotency_in_flight": Problem(
         409, "In flight", "a request with this key is being answered", retryable=True
     ),
-    "void": Problem(409, "Void", "the event is in the log and was judged void"),
+    "void": Problem(
+        409, "Void", "it is in the log and was judged void: its key is used up, draw a new one"
+    ),
     "conflict": Problem(409, "Conflict", "the state moved on since it was read"),
     "late": Problem(409, "Too late", "the time for it had passed: nothing was started"),
     "cursor_unknown": Problem(
         410, "Unknown cursor", "beyond the head: `oldest_seq` to `head_seq` can be read"
     ),
     "body_too_large": Problem(413, "Body too large", "more bytes than a request may have"),
-    "media_type": Problem(415, "Not JSON", "a body that is not `application/json`"),
+    "media_type": Problem(
+        415, "Not JSON", "a body that is not `application/json`, or is encoded once more"
+    ),
     "idempotency_mismatch": Problem(
         422, "Another body", "the idempotency key was used before with another body"
     ),
@@ -109,7 +118,11 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
     "model_failed": Problem(502, "The model failed", "a request to a model failed"),
     "transient": Problem(503, "Not available now", "it may work later", retryable=True),
     "log_unavailable": Problem(
-        503, "Log not available", "the log takes no appends now; nothing is kept", retryable=True
+        503,
+        "Log not available",
+        "the log did not acknowledge; nothing is kept aside, but after a timeout it may be in the "
+        "log: repeat it with the same key",
+        retryable=True,
     ),
     "locked": Problem(503, "Locked", "another runtime holds the log", retryable=True),
     "overloaded": Problem(503, "Overloaded", "too many connections at once", retryable=True),
@@ -124,6 +137,7 @@ PROBLEMS: Final[Mapping[str, Problem]] = {
 """Every code that an answer can have."""
 
 _BUGS: Final = 500
+_OF_SOME: Final = ("limit", "oldest_seq", "head_seq")
 _BY_STATUS: Final[Mapping[int, str]] = {
     400: "invalid_request",
     404: "not_found",
@@ -162,6 +176,12 @@ def problem_of_status(status: int, detail: str) -> ProblemBody:
     known = _BY_STATUS.get(status)
     code = known or ("invalid_request" if status < _BUGS else "internal")
     return _body(code, detail).model_copy(update={"status": status})
+
+
+def problem_text(problem: ProblemBody) -> str:
+    """The document: what only some problems have is a member of theirs alone."""
+    left_out = {name for name in _OF_SOME if getattr(problem, name) is None}
+    return problem.model_dump_json(exclude=left_out)
 
 
 def error_of(problem: ProblemBody) -> ThreadlogError:

@@ -114,6 +114,7 @@ def gateway_options(
         is_local=is_local,
         requests_per_minute=gateway.requests_per_minute,
         streams_per_tenant=gateway.streams_per_tenant,
+        waits_per_tenant=gateway.waits_per_tenant,
         look_s=look_s,
     )
 

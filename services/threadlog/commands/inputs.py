@@ -226,9 +226,15 @@ def accepted_of(found: StoredEvent) -> Accepted:
 
 
 def void_error(thread: ThreadId, reason: str | None) -> ConflictError | CorruptError:
-    """The error that tells of an input which was judged void for this reason."""
+    """The error that tells of an input which was judged void for this reason.
+
+    It lies in the log, and so does its key: unlike one that was refused, it cannot be repeated.
+    """
     if reason == "stopped":
         return CorruptError(f"thread {thread} was {_STOPPED}")
     if reason == "turn_open":
-        return TurnOpenError("a turn is open: wait for it, or send with next_turn")
-    return VoidError(f"not accepted: {reason}")
+        return TurnOpenError(
+            "a turn was open when this message was judged, and its idempotency key is used up: "
+            "send it with a new key, once no turn is open or with next_turn"
+        )
+    return VoidError(f"not accepted: {reason}; a new request needs a new idempotency key")

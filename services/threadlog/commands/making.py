@@ -1,9 +1,13 @@
-"""Requests made into the events that a gateway appends, each with the id that its key derives."""
+"""Requests made into the events that a gateway appends, each with the id that its key derives.
+
+A creation is one operation, whatever it makes: its settings and its message have ids of their own,
+so that the same key may be used again to change settings or to send a message.
+"""
 
 from threadlog.clock import Clock, rfc3339
 from threadlog.commands.requests import NewMessage, ThreadSettings
 from threadlog.errors import RejectedError
-from threadlog.events.content import MessagePart, Text, TextPart
+from threadlog.events.content import Text, TextPart
 from threadlog.events.envelope import Body, Event
 from threadlog.events.input import CancelRequested, Delivery, MessageReceived
 from threadlog.events.thread import ThreadConfigured, ThreadCreated
@@ -25,6 +29,9 @@ from threadlog.telemetry.scope import request_trace
 
 DELIVERIES: tuple[Delivery, ...] = ("reject", "next_turn")
 """What is taken by now; steering and interrupts follow with their own commands."""
+_CREATE = "thread.create"
+_CREATED, _FIRST_SETTINGS, _FIRST_MESSAGE = 0, 1, 2
+"""Ordinals of what a creation makes."""
 
 
 class Maker:
@@ -40,9 +47,13 @@ class Maker:
         """The id of the event that this operation makes under this key."""
         return input_id(self._tenant, thread, operation, key)
 
+    def id_of_first(self, thread: ThreadId, key: str) -> EventId:
+        """The id of the message that a creation under this key brings along."""
+        return input_id(self._tenant, thread, _CREATE, key, _FIRST_MESSAGE)
+
     def created(self, thread: ThreadId, title: str | None, key: str) -> Event:
         """`thread.created`."""
-        event_id = self.id_of(thread, "thread.create", key)
+        event_id = input_id(self._tenant, thread, _CREATE, key, _CREATED)
         return self._event(thread, ThreadCreated(title=title), event_id, key)
 
     def configured(
@@ -57,19 +68,25 @@ class Maker:
         """`thread.configured`. `cause`: the creation of the thread, when it comes with it."""
         body = settings.model_copy(update={"base_seq": head})
         event_id = self.id_of(thread, "thread.configure", key)
+        if cause is not None:
+            event_id = input_id(self._tenant, thread, _CREATE, key, _FIRST_SETTINGS)
         return self._event(thread, body, event_id, key, cause=cause)
 
     def message(
         self,
         thread: ThreadId,
-        parts: tuple[MessagePart, ...],
-        delivery: Delivery,
+        message: MessageReceived,
         key: str,
         head: Seq,
+        *,
+        is_first: bool = False,
     ) -> Event:
-        """`message.received`."""
-        body = MessageReceived(base_seq=head, delivery=delivery, content=parts)
-        return self._event(thread, body, self.id_of(thread, "message.send", key), key)
+        """`message.received`. `is_first`: it comes with the creation of the thread."""
+        body = message.model_copy(update={"base_seq": head})
+        event_id = self.id_of(thread, "message.send", key)
+        if is_first:
+            event_id = self.id_of_first(thread, key)
+        return self._event(thread, body, event_id, key)
 
     def cancel(
         self, thread: ThreadId, turn: TurnId, call: CallId | None, key: str, head: Seq
@@ -95,8 +112,8 @@ class Maker:
             workspace=settings.workspace,
         )
 
-    async def parts(self, message: NewMessage) -> tuple[MessagePart, ...]:
-        """The message's parts, long texts in the blob store.
+    async def content(self, message: NewMessage) -> MessageReceived:
+        """The body but for its `base_seq`, long texts in the blob store.
 
         Raises:  RejectedError: a delivery that is not taken, or too long a text.
         """
@@ -110,12 +127,13 @@ class Maker:
         if size > MESSAGE_BYTES_MAX:
             raise RejectedError(f"a message has at most {MESSAGE_BYTES_MAX:,} bytes of text")
         stored = iter(await store_texts(self._blobs, self._tenant, texts))
-        return tuple(
+        content = tuple(
             TextPart(text=next(stored))
             if isinstance(p, TextPart) and isinstance(p.text, str)
             else p
             for p in parts
         )
+        return MessageReceived(base_seq=NO_SEQ, delivery=message.delivery, content=content)
 
     def _event(
         self,

@@ -128,18 +128,18 @@ class Submissions:
         _check_key(key)
         thread, maker = new_thread_id(self._tenant, key), self._maker
         settings = await maker.settings(new.settings)
-        parts = None if new.message is None else await maker.parts(new.message)
+        message = None if new.message is None else await maker.content(new.message)
         created = maker.created(thread, new.title, key)
 
         def make(head: Seq) -> list[Event]:
             cause = created.event_id
             events = [created, maker.configured(thread, settings, key, head, cause=cause)]
-            if new.message is not None and parts is not None:
-                events.append(maker.message(thread, parts, new.message.delivery, key, head))
+            if message is not None:
+                events.append(maker.message(thread, message, key, head, is_first=True))
             return events
 
-        message = maker.id_of(thread, "message.send", key)
-        return Input(thread, make, NO_SEQ, created=created.event_id, first_message=message)
+        first = maker.id_of_first(thread, key)
+        return Input(thread, make, NO_SEQ, created=created.event_id, first_message=first)
 
     async def new_settings(self, thread: ThreadId, settings: ThreadSettings, *, key: str) -> Input:
         """The settings, to be appended."""
@@ -164,10 +164,10 @@ class Submissions:
             event_id = maker.id_of(thread, "message.send", key)
             if await self._views.find(self._tenant, thread, event_id) is None:
                 raise TurnOpenError("a turn is open: wait for it, or send with next_turn")
-        parts = await maker.parts(message)
+        content = await maker.content(message)
 
         def make(head: Seq) -> list[Event]:
-            return [maker.message(thread, parts, message.delivery, key, head)]
+            return [maker.message(thread, content, key, head)]
 
         return Input(thread, make, row.head, needs_verdict=is_reject, seen_at=row.position)
 

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Response
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from threadlog import limits
@@ -44,7 +43,6 @@ _TOLD_LIMITS = (
     "STREAM_HEARTBEAT_MS",
     "STREAM_LIFE_MS",
 )
-_EXPOSED = ("Location", "RateLimit", "RateLimit-Policy", "Retry-After")
 _PROBLEM: dict[str, Any] = {"model": ProblemBody, "content": {PROBLEM_TYPE: {}}}
 
 
@@ -89,6 +87,7 @@ def create_app(ports: GatewayPorts) -> ASGIApp:
     app.state.ports = ports
     app.state.flying = set()
     app.state.streams = Counter()
+    app.state.waits = Counter()
     app.state.held = Held()
     app.state.requests = Requests(ports.options.requests_per_minute, ports.clock)
     app.state.live = Live(
@@ -106,17 +105,7 @@ def create_app(ports: GatewayPorts) -> ASGIApp:
         return Response("ok\n", media_type="text/plain")
 
     app.state.routes.append(app.routes[-1])
-    inner: ASGIApp = app
-    if ports.options.origins:
-        inner = CORSMiddleware(
-            app,
-            allow_origins=ports.options.origins,
-            allow_credentials=True,
-            allow_methods=["GET", "POST", "PATCH"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-            expose_headers=_EXPOSED,
-        )
-    return Edge(inner, ports)
+    return Edge(app, ports)
 
 
 def make_api() -> FastAPI:

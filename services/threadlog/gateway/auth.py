@@ -33,10 +33,11 @@ _DOCUMENTED = HTTPBearer(
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and the ports of the gateway that is asked."""
+    """Who asks, by which request, and the ports of the gateway that is asked."""
 
     credential: Credential
     ports: GatewayPorts
+    request: Request
 
 
 def ports_of(request: Request) -> GatewayPorts:
@@ -81,7 +82,7 @@ class Asking:
             raise
         if any(name in request.headers for name in _CLAIMS):
             ports.meter.stranger("header")
-        request.state.caller = Caller(credential, ports)
+        request.state.caller = Caller(credential, ports, request)
         learn(tenant=credential.tenant)
         if self._scope is not None:
             may(request.state.caller, self._scope)

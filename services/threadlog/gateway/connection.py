@@ -8,6 +8,7 @@ in the process. No client makes an error in the log, or keeps its place by doing
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -17,7 +18,7 @@ import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from threadlog.api.problems import PROBLEM_TYPE, problem_of_status
+from threadlog.api.problems import PROBLEM_TYPE, problem_of_status, problem_text
 from threadlog.clock import Clock
 from threadlog.gateway.exchange import Exchange
 from threadlog.gateway.peers import Peers
@@ -28,7 +29,6 @@ from threadlog.limits import (
     CLOSE_READ_BYTES,
     HEADER_BYTES_MAX,
     SEND_BUFFER_BYTES,
-    STREAM_WRITE_MS,
     WIRE_EVENTS_MAX,
 )
 
@@ -69,9 +69,11 @@ class GatewayConnection(H11Protocol):
         with contextlib.suppress(OSError):
             own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         if own.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
-            # Behind a network that swallows everything nobody says that the client is gone.
+            # Behind a network that swallows everything nobody says that the client is gone. One
+            # that reads little at a time looks so, too: it has several times as long as a piece.
+            gone_ms = int(self._bounds.gone_s * 1_000)
             with contextlib.suppress(OSError):
-                own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STREAM_WRITE_MS)
+                own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, gone_ms)
         if self.is_stopping:
             self.cut()
         elif self._peers.enter(self):
@@ -156,6 +158,13 @@ class GatewayConnection(H11Protocol):
             self.cycle.lose()
         self.transport.abort()
 
+    def discard(self) -> None:
+        """It is gone at once: what the system still holds of it for the client, too."""
+        own = self.transport.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.cut()
+
     # What comes in
 
     def _take_head(self) -> None:
@@ -238,6 +247,9 @@ class GatewayConnection(H11Protocol):
             self._date(),
         )
         self.cycle = cycle
+        if self._is_ended:
+            # It sent this request ahead, and nothing since.
+            cycle.leave()
         self._peers.run(self.loop.create_task(cycle.answer(self.app)))
 
     # How it ends
@@ -274,7 +286,7 @@ class GatewayConnection(H11Protocol):
             if cycle.response_started:
                 self.cut()
                 return
-        body = problem_of_status(status, detail).model_dump_json().encode()
+        body = problem_text(problem_of_status(status, detail)).encode()
         head = [
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
             f"Date: {self._date().decode()}",

@@ -57,7 +57,8 @@ _HEADERS: Final[Json] = {
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
     "Location": {"description": "The thread.", "schema": {"type": "string"}},
 }
-_ALWAYS = (400, 401, 403, 429, 500, 503)
+_ALWAYS = (400, 403, 500, 503)
+_KEYED = (401, 429)
 _WITH_BODY = (408, 413, 415)
 _MORE: Final[dict[str, tuple[int, ...]]] = {
     "list_threads": (404,),
@@ -135,7 +136,8 @@ def _complete(path: str, operation: Json) -> set[int]:
     name, responses = operation["operationId"], operation["responses"]
     # The framework's own answer to what does not fit is never given: a problem with 400 is.
     responses.pop("422", None)
-    if name != "sign_in":
+    has_key = "security" in operation
+    if has_key and name != "sign_in":
         operation["security"].append({"cookie": []})
     appends = "202" in responses
     parameters = operation.setdefault("parameters", [])
@@ -145,13 +147,13 @@ def _complete(path: str, operation: Json) -> set[int]:
         [*([_IDEMPOTENCY_KEY] if appends else []), *([_LAST_EVENT_ID] if name == "stream" else [])]
     )
     for status in [each for each in responses if each[0] == "2"]:
-        told = ["RateLimit", "RateLimit-Policy"]
+        told = ["RateLimit", "RateLimit-Policy"] if has_key else []
         if name in ("create_thread", "send_message"):
             told.append("Location")
         responses[status]["headers"] = _headers(*told)
     if name == "create_thread":
         responses["202"]["links"] = _LINKS
-    statuses = {*_ALWAYS, *_MORE.get(name, ())}
+    statuses = {*_ALWAYS, *(_KEYED if has_key else ()), *_MORE.get(name, ())}
     if "{" in path:
         statuses.add(404)
     if "requestBody" in operation:

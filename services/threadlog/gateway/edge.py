@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from threadlog.errors import DeniedError, NotFoundError
 from threadlog.gateway.auth import check_origin
+from threadlog.gateway.pages import Pages
 from threadlog.gateway.ports import GatewayPorts
 from threadlog.gateway.problems import problem_response
 from threadlog.telemetry import scope as marks
@@ -59,20 +60,19 @@ class Edge:
             marks.unbind(token)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        options = self._ports.options
+        options, request = self._ports.options, Request(scope)
+        answer = self._app
         if b"%" in scope.get("raw_path", b""):
             # No address of ours has anything to encode: each has one spelling.
-            response = problem_response(Request(scope), NotFoundError("no route"))
-            await response(scope, receive, send)
-            return
-        if scope["path"] not in PROBES:
+            answer = problem_response(request, NotFoundError("no route"))
+        elif scope["path"] not in PROBES:
             try:
                 check_origin(_headers(scope), options.origins, options.hosts)
             except DeniedError as error:
-                response = problem_response(Request(scope), error)
-                await response(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+                answer = problem_response(request, error)
+        if request.headers.get("origin") in options.origins:
+            answer = Pages(answer, options.origins)
+        await answer(scope, receive, send)
 
 
 def _headers(scope: Scope) -> dict[str, list[str]]:

@@ -18,13 +18,17 @@ from threadlog.gateway.reading import Found, find, known_cursor
 from threadlog.gateway.reads import ReadCaller
 from threadlog.gateway.strict import StrictRoute
 from threadlog.ids import Seq
-from threadlog.limits import PAGE_BYTES_MAX, PAGE_EVENTS_DEFAULT, READ_EVENTS_MAX
+from threadlog.limits import (
+    PAGE_BYTES_MAX,
+    PAGE_EVENTS_DEFAULT,
+    READ_EVENTS_MAX,
+    SCANNED_BYTES_MAX,
+    SCANNED_EVENTS_MAX,
+)
 from threadlog.ports.views import StoredEvent
 
 router = APIRouter(route_class=StrictRoute)
 _READ_AT_FIRST, _READ_AT_ONCE = 8, 64
-_SCANNED_MAX = 4 * READ_EVENTS_MAX
-"""Events that a filter by type looks at for one page."""
 _TYPES = re.compile(r"[a-z][a-z0-9_.]{0,63}(,[a-z][a-z0-9_.]{0,63}){0,31}")
 _PAGE: dict[int | str, dict[str, Any]] = {200: {"model": EventsBody}}
 
@@ -38,6 +42,7 @@ class _Page:
     lines: list[bytes] = field(default_factory=list)
     size: int = 0
     scanned: int = 0
+    scanned_bytes: int = 0
     last: int | None = None
     is_full: bool = False
 
@@ -46,7 +51,8 @@ class _Page:
 
         The first one fits however large it is.
         """
-        if len(self.lines) == self.limit or self.scanned == _SCANNED_MAX:
+        is_over = self.scanned == SCANNED_EVENTS_MAX or self.scanned_bytes >= SCANNED_BYTES_MAX
+        if is_over or len(self.lines) == self.limit:
             self.is_full = True
             return False
         if self.types is None or stored.event.type in self.types:
@@ -57,6 +63,7 @@ class _Page:
             self.lines.append(line)
             self.size += len(line)
         self.scanned += 1
+        self.scanned_bytes += len(stored.event.data)
         self.last = stored.seq
         return True
 

@@ -42,6 +42,10 @@ class Wire(Protocol):
         """The next request may come, or the connection ends."""
         ...
 
+    def discard(self) -> None:
+        """The connection ends, and nothing that was not sent of it will be."""
+        ...
+
 
 class Exchange(RequestResponseCycle):
     """What the application sees of one request."""
@@ -83,7 +87,7 @@ class Exchange(RequestResponseCycle):
         self.message_event.set()
 
     async def answer(self, app: ASGIApp) -> None:
-        """`app` has answered, or the connection ends."""
+        """`app` has answered, or the connection ends; `is_cut` in the state: as `app` wants it."""
         try:
             await app(self.scope, self.receive, self.send)  # type: ignore[arg-type]  # one shape
         except asyncio.CancelledError:
@@ -98,6 +102,9 @@ class Exchange(RequestResponseCycle):
             self._break_off()
         else:
             if self.is_under_way:
+                if self.scope["state"].get("is_cut"):
+                    self._wire.discard()
+                    return
                 # A stream ends when its client says that it sends nothing more.
                 if not self.is_left:
                     _log.error("a request was left without an answer")

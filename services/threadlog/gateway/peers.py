@@ -19,6 +19,7 @@ class ConnectionBounds:
     keep_alive_s: float = limits.KEEP_ALIVE_MS / 1_000
     body_s: float = limits.BODY_READ_MS / 1_000
     write_s: float = limits.STREAM_WRITE_MS / 1_000
+    gone_s: float = limits.CLIENT_GONE_MS / 1_000
     close_s: float = limits.CLOSE_READ_MS / 1_000
 
 

@@ -10,7 +10,7 @@ from threadlog.commands.service import Commands
 from threadlog.gateway.freshness import Freshness
 from threadlog.gateway.meter import GatewayMeter, NoGatewayMeter
 from threadlog.ids import TenantId
-from threadlog.limits import REQUESTS_PER_MINUTE, STREAMS_PER_TENANT
+from threadlog.limits import REQUESTS_PER_MINUTE, STREAMS_PER_TENANT, WAITS_PER_TENANT
 from threadlog.ports.blobs import SizedBlobs
 from threadlog.ports.keys import Keys
 from threadlog.ports.log import Appender
@@ -44,6 +44,7 @@ class GatewayOptions:
     is_local: bool = False
     requests_per_minute: int = REQUESTS_PER_MINUTE
     streams_per_tenant: int = STREAMS_PER_TENANT
+    waits_per_tenant: int = WAITS_PER_TENANT
     look_s: float | None = None
 
 

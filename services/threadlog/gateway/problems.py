@@ -13,6 +13,7 @@ from threadlog.api.problems import (
     ProblemBody,
     problem_of,
     problem_of_status,
+    problem_text,
 )
 from threadlog.errors import (
     BodyTimeoutError,
@@ -70,12 +71,10 @@ def respond(
     if trace is not None:
         named = {"trace_id": trace.trace_id, "instance": f"urn:threadlog:trace:{trace.trace_id}"}
         problem = problem.model_copy(update=named)
-    optional = {"limit", "oldest_seq", "head_seq"}
-    left_out = {name for name in optional if getattr(problem, name) is None}
     sent = dict(headers or {})
     if problem.retryable and problem.status != 409:  # noqa: PLR2004  # HTTP's own number
         sent.setdefault("Retry-After", str(_RETRY_S))
-    return Response(problem.model_dump_json(exclude=left_out), problem.status, sent, PROBLEM_TYPE)
+    return Response(problem_text(problem), problem.status, sent, PROBLEM_TYPE)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ from threadlog.errors import (
 )
 from threadlog.gateway.auth import Caller
 from threadlog.gateway.parameters import receipt_of, thread_id
-from threadlog.gateway.waiting import unless
+from threadlog.gateway.waiting import room_to_wait, waited
 from threadlog.ids import Position, TenantId, ThreadId
 from threadlog.limits import RECEIPT_MS
 from threadlog.ports.notify import Advanced
@@ -70,12 +70,13 @@ async def _verdict(caller: Caller, thread: ThreadId, receipt: str) -> VerdictBod
 async def reached(caller: Caller, thread: ThreadId, position: Position) -> None:
     """The views have everything of the thread up to `position`.
 
-    Raises:  ViewsBehindError: not in the time that a read is given.
+    Raises:  ViewsBehindError: not in the time that a read is given. Others: as `waited`.
     """
     ports, tenant = caller.ports, caller.credential.tenant
     try:
-        async with asyncio.timeout(RECEIPT_MS / 1_000):
-            await unless(ports.stopping, _reached(ports.views, tenant, thread, position))
+        with room_to_wait(caller):
+            work = _reached(ports.views, tenant, thread, position)
+            await waited(caller, work, RECEIPT_MS / 1_000)
     except TimeoutError:
         raise ViewsBehindError(
             "the views have not passed the receipt yet: it is in the log, ask again"
@@ -86,16 +87,16 @@ async def known_cursor(caller: Caller, found: Found, since: int) -> Found:
     """The thread, whose head has reached `since`; waited for, since another reader may be ahead.
 
     Raises:  CursorUnknownError: it has not, for as long as a read is given.
-             TransientError: this process is to end; another gateway may know.
+             TransientError: this process is to end; another gateway may know. Others: as `waited`.
     """
     thread, tenant = found.row.thread_id, caller.credential.tenant
     if since <= found.row.head:
         return found
     ports = caller.ports
     try:
-        async with asyncio.timeout(RECEIPT_MS / 1_000):
-            row = await unless(ports.stopping, _moved(caller, thread, since))
-            return Found(row, found.behind_ms, found.verdict)
+        with room_to_wait(caller):
+            row = await waited(caller, _moved(caller, thread, since), RECEIPT_MS / 1_000)
+        return Found(row, found.behind_ms, found.verdict)
     except TimeoutError:
         row = await ports.views.thread(tenant, thread) or found.row
     if row.head >= since:

@@ -22,7 +22,8 @@ _LINE = re.compile(
 _FIELD = re.compile(rb"(?P<name>%s+):[ \t]*(?P<value>[\t -~\x80-\xff]*)" % _TOKEN)
 _NOT_IN_A_LINE = re.compile(rb"[^ -~]")
 _BARE_BREAK = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
-_LENGTH = re.compile(rb"[0-9]{1,19}")
+_LENGTH = re.compile(rb"0|[1-9][0-9]{0,18}")
+"""One spelling: whoever counts digits and whoever reads them see the same number."""
 _END = b"\r\n\r\n"
 _FRAME_BYTES_MAX = len(b"  HTTP/1.1")
 """What a request line has besides method and target."""

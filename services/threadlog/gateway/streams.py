@@ -29,6 +29,7 @@ from threadlog.gateway.reading import Found, find, known_cursor
 from threadlog.gateway.reads import ReadCaller, Receipt
 from threadlog.gateway.so_far import OpenResponse
 from threadlog.gateway.strict import StrictRoute
+from threadlog.gateway.waiting import until_gone
 from threadlog.ids import Seq, TenantId
 from threadlog.limits import (
     CALLS_PER_STEP_MAX,
@@ -113,22 +114,28 @@ class _Stream(Response):
         _check_room(self._streams, reader)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends frames, and minds at the same time whether anybody is there."""
+        """Sends frames, and minds at the same time whether anybody is there who may have them."""
         tenant, meter = self._reader.credential.tenant, self._reader.ports.meter
         self._streams[tenant] += 1
         meter.stream_began(self._wanted.resume)
         ended: StreamEnd = "client"
         try:
             sending = asyncio.create_task(self._send(send))
-            leaving = asyncio.create_task(_until_gone(receive))
+            leaving = asyncio.create_task(until_gone(receive))
+            expiring = asyncio.create_task(_until_over(self._reader))
+            tasks = (sending, leaving, expiring)
             try:
-                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if sending.done():
                     ended = sending.result()
+                elif expiring.done():
+                    ended = "reauthorise"
+                    # Its client does not read. The wire ends it in the middle, as is meant.
+                    scope["state"]["is_cut"] = True
             finally:
-                for task in (sending, leaving):
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(sending, leaving, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
         except OSError:
             pass  # the client is gone, or did not read for too long
         finally:
@@ -165,9 +172,11 @@ def _check_room(streams: Counter[TenantId], reader: Caller) -> None:
         )
 
 
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _until_over(reader: Caller) -> None:
+    """The key is valid no longer, and the stream has had time to say so and end."""
+    while reader.ports.keys.is_valid(reader.credential):
+        await asyncio.sleep(STREAM_AUTH_MS / 1_000)
+    await asyncio.sleep(STREAM_AUTH_MS / 1_000)
 
 
 class _Leaving(Exception):
@@ -335,11 +344,11 @@ class _Watch:
     async def _range(self, last: int | None) -> AsyncIterator[bytes]:
         """The events behind the last one that was sent, up to `last`, or to the present head."""
         while last is None or self._at < last:
-            self._check()
             wanted = self._page if last is None else min(self._page, last - self._at)
             pieces, is_last = fitting(await self._read(self._at + 1, self._at + wanted), wanted)
             size = sum(len(frame.data) for frame in pieces)
             for frame in pieces:
+                self._check()
                 yield self._event(frame)
             if is_last:
                 return

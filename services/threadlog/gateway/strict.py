@@ -24,6 +24,7 @@ from threadlog.errors import (
 )
 from threadlog.events import strict_json
 from threadlog.gateway.auth import Asking, ports_of
+from threadlog.gateway.large import Room, body_room, counted
 from threadlog.limits import BODY_BYTES_MAX, BODY_READ_MS
 
 _QUERY_CHARS_MAX = 4_096
@@ -46,15 +47,16 @@ class StrictRoute(APIRoute):
                 await each.check(request)
             check_query(request, known)
             if not has_body:
-                return await inner(request)
-            body = await read_body(request)
-            try:
-                parsed = strict_json.parse(body)
-            except RejectedError as error:
-                raise RejectedError(f"body: {error}") from None
-            if isinstance(parsed, dict) and not _TENANT_WORDS.isdisjoint(parsed):
-                ports_of(request).meter.stranger("body")
-            return await inner(_Parsed(request, body, parsed))
+                return counted(request, await inner(request))
+            with body_room(request) as room:
+                body = await read_body(request, room)
+                try:
+                    parsed = strict_json.parse(body)
+                except RejectedError as error:
+                    raise RejectedError(f"body: {error}") from None
+                if isinstance(parsed, dict) and not _TENANT_WORDS.isdisjoint(parsed):
+                    ports_of(request).meter.stranger("body")
+                return await inner(_Parsed(request, body, parsed))
 
         return handler
 
@@ -125,15 +127,19 @@ def check_query(request: Request, known: set[str]) -> None:
         raise RejectedError(f"query: an unknown parameter; known are: {allowed}")
 
 
-async def read_body(request: Request) -> bytes:
-    """The body, whole.
+async def read_body(request: Request, room: Room) -> bytes:
+    """The body, whole; `room` grows with it.
 
-    Raises:  MediaTypeError: it is not said to be JSON. BodyTooLargeError. BodyTimeoutError.
+    Raises:  MediaTypeError: it is not said to be plain JSON. BodyTooLargeError. BodyTimeoutError.
+             QuotaError: the tenant's other bodies and answers leave no room for it.
     """
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().replace('"', "")
     if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
         raise MediaTypeError("the body must be JSON: Content-Type: application/json")
+    codings = request.headers.getlist("content-encoding")
+    if any(coding.strip().lower() != "identity" for coding in codings):
+        raise MediaTypeError("the body must be JSON as it is, without a Content-Encoding")
     said = request.headers.get("content-length", "0")
     # A longer number than that is no length of a body either.
     if not (said.isascii() and said.isdecimal()) or len(said) > len(str(BODY_BYTES_MAX)) + 1:
@@ -148,6 +154,7 @@ async def read_body(request: Request) -> bytes:
                 size += len(piece)
                 if size > BODY_BYTES_MAX:
                     raise _too_large()
+                room.grow(len(piece))
                 pieces.append(piece)
     except TimeoutError:
         raise BodyTimeoutError("the body did not arrive in time") from None

@@ -4,9 +4,8 @@ In:  nothing
 Out: what `commands` appends
 """
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -32,15 +31,18 @@ from threadlog.errors import (
     DeniedError,
     InFlightError,
     NotFoundError,
+    QuotaError,
     RejectedError,
     TransientError,
+    UnauthenticatedError,
 )
 from threadlog.events.content import ModelRef
 from threadlog.gateway.auth import Caller, caller, may
+from threadlog.gateway.large import counted
 from threadlog.gateway.parameters import Number, idempotency_key, receipt_text, thread_id
 from threadlog.gateway.ports import LOCAL_KEY_ID, GatewayPorts
 from threadlog.gateway.strict import StrictRoute
-from threadlog.gateway.waiting import unless
+from threadlog.gateway.waiting import room_to_wait, waited
 from threadlog.ids import CallId, ThreadId, TurnId, is_uuid, new_thread_id
 from threadlog.limits import WAIT_S_MAX
 from threadlog.queries.reading import TurnResult
@@ -60,7 +62,7 @@ async def create_thread(
 ) -> Response:
     """Make a thread, with its settings and, where there is one, its first message."""
     key, tenant = idempotency_key(request), writer.credential.tenant
-    _may_wait(writer, wait)
+    room = _room(writer, wait)
     settings = settings_of(body.settings, writer)
     if settings.model is None and (model := writer.ports.options.default_model) is not None:
         default = ModelRef(provider=model.provider, name=model.name)
@@ -69,9 +71,10 @@ async def create_thread(
     if wait is not None and message is None:
         raise RejectedError("query.wait: there is no message whose turn could be waited for")
     new = NewThread(settings, body.title, message)
-    async with _alone(request, (tenant, new_thread_id(tenant, key), "create", key)):
-        done = await _commands(writer).submitted.create_thread(new, key=key)
-    return await _answer(writer, done, wait)
+    with room:
+        async with _alone(request, (tenant, new_thread_id(tenant, key), "create", key)):
+            done = await _commands(writer).submitted.create_thread(new, key=key)
+        return await _answer(writer, done, wait)
 
 
 @router.patch("/v1/threads/{thread}", status_code=202)
@@ -98,10 +101,10 @@ async def send_message(
 ) -> Response:
     """Put a message into the inbox; `delivery` says when it is taken."""
     name, key = thread_id(thread), idempotency_key(request)
-    _may_wait(writer, wait)
-    async with _alone(request, (writer.credential.tenant, name, "message", key)):
-        done = await _commands(writer).submitted.send_message(name, _message(body), key=key)
-    return await _answer(writer, done, wait)
+    with _room(writer, wait):
+        async with _alone(request, (writer.credential.tenant, name, "message", key)):
+            done = await _commands(writer).submitted.send_message(name, _message(body), key=key)
+        return await _answer(writer, done, wait)
 
 
 @router.post("/v1/threads/{thread}/cancel", status_code=202)
@@ -225,27 +228,34 @@ def _location(done: Appended) -> str:
     return f"/v1/threads/{done.thread_id}"
 
 
-def _may_wait(writer: Caller, wait_s: int | None) -> None:
-    """Nothing, if the caller may read what it waits for.
+def _room(writer: Caller, wait_s: int | None) -> AbstractContextManager[None]:
+    """Room to wait in: it is taken before anything is appended, so that a 429 says that nothing is.
 
-    Raises:  ScopeMissingError
+    Raises:  ScopeMissingError: the caller may not read what it would wait for.
     """
-    if wait_s is not None:
-        may(writer, "threads:read")
+    if wait_s is None:
+        return nullcontext()
+    may(writer, "threads:read")
+    return room_to_wait(writer)
 
 
 async def _answer(writer: Caller, done: Appended, wait_s: int | None) -> Response:
     """202 at once; with `wait_s` 200 and the turn's result, or 202 when the time is up."""
     receipt = accepted(done)
     location = {"Location": _location(done)}
+    told = _json(receipt.model_dump_json(), 202, location)
     result = None if wait_s is None else await _result(writer, done, wait_s)
     if result is None:
-        return _json(receipt.model_dump_json(), 202, location)
+        return told
     members = {name: getattr(result, name) for name in _RESULT_MEMBERS}
     body = TurnBody(
         thread_id=done.thread_id, event_id=done.event_id, receipt=receipt.receipt, **members
     )
-    return _json(body.model_dump_json(), 200, location)
+    try:
+        return counted(writer.request, _json(body.model_dump_json(), 200, location))
+    except QuotaError:
+        # Its message is in the log, whether there is room for what was made of it or not.
+        return told
 
 
 _RESULT_MEMBERS = ("seq", "turn_id", "verdict", "cause", "answer", "steps", "usage")
@@ -257,10 +267,10 @@ async def _result(writer: Caller, done: Appended, wait_s: int) -> TurnResult | N
     Raises:  ConflictError: the message was void.
     """
     try:
-        async with asyncio.timeout(wait_s):
-            return await unless(writer.ports.stopping, _ended(writer, done))
-    except (TimeoutError, TransientError):
-        # It is in the log: that its end cannot be seen from here takes nothing back.
+        return await waited(writer, _ended(writer, done), wait_s)
+    except (TimeoutError, TransientError, UnauthenticatedError):
+        # It is in the log: that its end cannot be seen from here, or not with a key that was
+        # revoked meanwhile, takes nothing back.
         return None
 
 
