@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from threadlog.errors import ThreadlogError, UsageError
+from threadlog.errors import ThreadlogError, TransientError, UsageError
 from threadlog.limits import DOCTOR_CHECK_MS, DOCTOR_SLOW_MS
 from threadlog.ports.tools import Finding
 
@@ -61,7 +61,7 @@ class Check:
     advice: Callable[[BaseException], str | None] = lambda _: None
 
 
-class UnmetError(ThreadlogError):
+class UnmetError(TransientError):
     """What a check needs is not there, which another check tells."""
 
     code = "unmet"
