@@ -72,10 +72,12 @@ def configure(site: Site, topic: str, **settings: str) -> None:
             return
 
 
-def append(site: Site, values: list[bytes], *, at_ms: int = 0, partition: int = 0) -> None:
+def append(
+    site: Site, values: list[bytes], *, at_ms: int = 0, partition: int = 0, name: str = "events"
+) -> None:
     """Records of a stranger; with a time where the topic takes the writer's."""
     producer = Producer({"bootstrap.servers": site.bootstrap})
-    topic = f"{site.prefix}.events"
+    topic = f"{site.prefix}.{name}"
     for value in values:
         producer.produce(topic, value, b"local/x", partition, timestamp=at_ms)
     assert producer.flush(DEADLINE_S) == 0
@@ -320,6 +322,23 @@ async def test_F106_groups_without_a_worker_or_with_a_bad_one(site: Site) -> Non
     told = await site.diagnosed()
     finds(told, "nobody-reads", site.names)
     finds(told, "commits-missing", site.names)
+
+
+async def test_F106_usage_that_nobody_counts(site: Site) -> None:
+    config = config_of(site)
+    await make_topics(config)
+    append(site, [b"{}"] * 2, name="usage")
+    told = await site.diagnosed()
+    finds(told, "metering-none", site.names)
+    settings = {"bootstrap.servers": site.bootstrap, "group.id": config.metering_group}
+    member = Consumer(settings)
+    member.subscribe([config.usage_topic])
+    async with asyncio.timeout(DEADLINE_S):
+        while not member.assignment():
+            await asyncio.to_thread(member.poll, 0.1)
+    told = await site.diagnosed()
+    finds(told, "metering-stuck", site.names)
+    member.close()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from threadlog.adapters.kafka.advice import advice
-from threadlog.bootstrap.doctor import blobs, groups, kafka, redis
+from threadlog.bootstrap.doctor import blobs, groups, kafka, metering, redis
 from threadlog.bootstrap.doctor.facts import Facts
 from threadlog.bootstrap.doctor.report import Check
 from threadlog.clock import Clock
@@ -26,6 +26,7 @@ async def cluster_checks(
             Check("groups", name, lambda name=name: groups.group(facts, name), advice)  # type: ignore[misc]  # bound now
             for name in groups.SERVICES
         ),
+        Check("groups", metering.NAME, lambda: metering.metering(facts), advice),
         Check("groups", "offsets kept", lambda: kafka.commits_kept(facts), advice),
         Check("redis", "server", lambda: redis.server(facts), _of_redis),
         Check("views", "views", lambda: redis.views(facts), advice),
